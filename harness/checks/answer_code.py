@@ -5,7 +5,6 @@ import importlib
 import importlib.util
 import os
 import sys
-from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from types import ModuleType
@@ -33,11 +32,6 @@ def load(place: CodePlace) -> Any:
             raise CodeMissing(f"{place.file or place.module} has no {place.name!r}")
         found = getattr(found, part)
     return found
-
-
-def has(place: CodePlace) -> bool:
-    """Return True if the module has the name."""
-    return hasattr(_module(place), place.name)
 
 
 @cache
@@ -78,6 +72,3 @@ def code_of(function: Any) -> Any:
     while hasattr(function, "__wrapped__"):
         function = function.__wrapped__
     return getattr(function, "__code__", None)
-
-
-Function = Callable[..., Any]

@@ -1,114 +1,87 @@
 """The suite files of a check: one that asks for samples, one with the candidate's ops, one for the referee."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from harness.checks.answer import NO_BACKWARD, REFUSED, Answer
 from harness.checks.rare_cases import longest_of
 from harness.checks.sampled_task import SampledDim, SampledInput, SampledTask, SampleOrder
+from harness.drafts.suite_text import OpText, SuiteText, in_braces
 from harness.model.input_spec import Draw
 
-HEAD = '''"""Written by harness check."""
-
-'''
+ABOUT = "Written by harness check."
+IMPORTS = ("from harness.checks.answer import Answer, ArgumentForm, CodePlace",)
 SAMPLES = "samples"
 FORWARD = "_forward"
 REFEREE = "referee"
 
 
 def write_sample_suite(path: Path, order: SampleOrder) -> None:
-    path.write_text(
-        f"""{HEAD}from harness.checks.answer import Answer, CodePlace
-from harness.checks.sampled_task import SampleOrder
-from harness.suite import op
-
-ORDER = {order!r}
-
-
-@op(dims={{}}, inputs={{}}, launches=False)
-def {SAMPLES}():
-    from harness.checks.sampling import sample
-
-    sample(ORDER)
-
-
-@{SAMPLES}.reference
-def nothing():
-    return None
-""",
-        encoding="utf-8",
+    op = OpText(
+        name=SAMPLES,
+        more={"launches": "False"},
+        body=("from harness.checks.sampling import sample", "", "sample(ORDER)"),
+        definition=("return None",),
     )
+    imports = (*IMPORTS, "from harness.checks.sampled_task import SampleOrder")
+    suite = SuiteText(about=ABOUT, imports=imports, top=(f"ORDER = {order!r}",), ops=(op,))
+    path.write_text(str(suite), encoding="utf-8")
 
 
 def write_suite(path: Path, answer: Answer, task: SampledTask) -> str:
     """Write the ops of a candidate, with gradients and without; return the name of the first."""
     name = _name(answer)
-    answer = replace(answer, arguments=task.arguments, mutated=task.mutated)
-    plain = replace(task, inputs=tuple(replace(given, has_gradient=False) for given in task.inputs))
-    ops = "\n\n".join((_op(name, task), _op(f"{name}{FORWARD}", plain)))
-    path.write_text(f"{_top(answer)}{ops}", encoding="utf-8")
+    _write(path, answer, task, (_candidate_op(name, task), _candidate_op(f"{name}{FORWARD}", _without_gradients(task))))
     return name
 
 
 def write_referee_suite(path: Path, answer: Answer, task: SampledTask) -> None:
-    answer = replace(answer, arguments=task.arguments, mutated=task.mutated)
-    plain = replace(task, inputs=tuple(replace(given, has_gradient=False) for given in task.inputs))
-    names = ", ".join(f'"{given.name}": {given.name}' for given in task.inputs)
-    sizes = ", ".join(f'"{dim.name}": {dim.name}' for dim in task.dims)
-    path.write_text(
-        f"""{_top(answer)}@op({_declared(plain)}, launches=False)
-def {REFEREE}({_parameters(task)}):
-    from harness.checks.referee import compare
-
-    compare(ANSWER, {{{names}}}, {{{sizes}}})
+    compare = ("from harness.checks.referee import compare", "", f"compare({_arguments(task)})")
+    op = _op(REFEREE, _without_gradients(task), body=compare, definition=("return None",), launches="False")
+    _write(path, answer, task, (op,))
 
 
-@{REFEREE}.reference
-def nothing():
-    return None
-""",
-        encoding="utf-8",
+def _candidate_op(name: str, task: SampledTask) -> OpText:
+    calls, arguments = "from harness.checks.candidate_calls import", _arguments(task)
+    op = _op(
+        name,
+        task,
+        body=(f"{calls} call", "", f"return call({arguments}, again=again)"),
+        definition=(f"{calls} define", "", f"return define({arguments})"),
+        options='{"again": (False, True)}',
+        refuses=f'("{REFUSED}", "{NO_BACKWARD}")',
+    )
+    return replace(op, passed=(*op.passed, "again"))
+
+
+def _op(name: str, task: SampledTask, *, body: Sequence[str], definition: Sequence[str], **more: str) -> OpText:
+    parameters = [part.name for part in (*task.inputs, *task.dims)]
+    return OpText(
+        name=name,
+        dims={dim.name: _dim(dim) for dim in task.dims},
+        inputs={sampled.name: _input(sampled) for sampled in task.inputs},
+        more={"dtypes": f"(DType.{task.dtype.name},)", **more},
+        passed=parameters,
+        body=body,
+        defined=parameters,
+        definition=definition,
     )
 
 
-def _top(answer: Answer) -> str:
-    return f"""{HEAD}from harness.checks.answer import Answer, ArgumentForm, CodePlace
-from harness.suite import Dim, DType, Draw, integers, op, tensor
-
-ANSWER = {answer!r}
-
-
-"""
+def _write(path: Path, answer: Answer, task: SampledTask, ops: Sequence[OpText]) -> None:
+    answer = replace(answer, arguments=task.arguments, mutated=task.mutated)
+    suite = SuiteText(about=ABOUT, imports=IMPORTS, top=(f"ANSWER = {answer!r}",), ops=ops)
+    path.write_text(str(suite), encoding="utf-8")
 
 
-def _op(name: str, task: SampledTask) -> str:
-    names = ", ".join(f'"{given.name}": {given.name}' for given in task.inputs)
-    sizes = ", ".join(f'"{dim.name}": {dim.name}' for dim in task.dims)
-    refuses = f'refuses=("{REFUSED}", "{NO_BACKWARD}")'
-    return f"""@op({_declared(task)}, options={{"again": (False, True)}}, {refuses})
-def {name}({_parameters(task)}, again):
-    from harness.checks.candidate_calls import call
-
-    return call(ANSWER, {{{names}}}, {{{sizes}}}, again=again)
+def _without_gradients(task: SampledTask) -> SampledTask:
+    return replace(task, inputs=tuple(replace(sampled, has_gradient=False) for sampled in task.inputs))
 
 
-@{name}.reference
-def {name}_reference({_parameters(task)}):
-    from harness.checks.candidate_calls import define
-
-    return define(ANSWER, {{{names}}}, {{{sizes}}})
-"""
-
-
-def _declared(task: SampledTask) -> str:
-    dims = ", ".join(f'"{dim.name}": {_dim(dim)}' for dim in task.dims)
-    inputs = ", ".join(f'"{given.name}": {_input(given)}' for given in task.inputs)
-    return f"dims={{{dims}}}, inputs={{{inputs}}}, dtypes=(DType.{task.dtype.name},)"
-
-
-def _parameters(task: SampledTask) -> str:
-    return ", ".join((*(given.name for given in task.inputs), *(dim.name for dim in task.dims)))
+def _arguments(task: SampledTask) -> str:
+    tensors, sizes = ({part.name: part.name for part in parts} for parts in (task.inputs, task.dims))
+    return f"ANSWER, {in_braces(tensors)}, {in_braces(sizes)}"
 
 
 def _dim(dim: SampledDim) -> str:
@@ -116,20 +89,20 @@ def _dim(dim: SampledDim) -> str:
     return f"Dim(low={dim.low}, high={dim.high}, {rest})"
 
 
-def _input(given: SampledInput) -> str:
-    shape = "".join(f"{extent!r}, " for extent in given.shape)
-    if given.is_integer:
-        kind = "int64" if given.is_wide else "int32"
-        return f'integers({shape}low={given.low}, high={given.high!r}, dtype="{kind}")'
-    return f"tensor({shape}{', '.join(_settings(given))})"
+def _input(sampled: SampledInput) -> str:
+    shape = "".join(f"{extent!r}, " for extent in sampled.shape)
+    if sampled.is_integer:
+        kind = "int64" if sampled.is_wide else "int32"
+        return f'integers({shape}low={sampled.low}, high={sampled.high!r}, dtype="{kind}")'
+    return f"tensor({shape}{', '.join(_settings(sampled))})"
 
 
-def _settings(given: SampledInput) -> Iterator[str]:
-    yield f"grad={given.has_gradient}"
-    if given.dtype is not None:
-        yield f"dtype=DType.{given.dtype.name}"
-    if given.draw is not Draw.VALUES:
-        yield f"draw=Draw.{given.draw.name}"
+def _settings(sampled: SampledInput) -> Iterator[str]:
+    yield f"grad={sampled.has_gradient}"
+    if sampled.dtype is not None:
+        yield f"dtype=DType.{sampled.dtype.name}"
+    if sampled.draw is not Draw.VALUES:
+        yield f"draw=Draw.{sampled.draw.name}"
 
 
 def _name(answer: Answer) -> str:

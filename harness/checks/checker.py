@@ -80,20 +80,7 @@ class Checker:
         cases: int | None = None,
         seed: int | None = None,
     ) -> CheckVerdict:
-        """Check a candidate against its reference.
-
-        Args:
-            new: a function, `module:function` or `file.py:function`; or a file with `ModelNew`.
-            reference: the same; or a file with `Model`, `get_inputs` and `get_init_inputs`, by default `new`.
-            inputs: a function that returns the arguments of one call, or a list of several; none with models.
-            sizes: the sizes of some dims, by the size in the sample: `{"128": (64, 127)}`.
-            cases: by default those of the checker.
-            seed: equal seeds draw equal cases; by default one that nobody knows beforehand.
-
-        Raises:
-            UsageError: a file or function does not exist, or the samples cannot be generalised.
-            HarnessError: the harness cannot work here, for example because the disk is full.
-        """
+        """Check a candidate against its reference: arguments and errors as of `harness.check`."""
         begun = time.monotonic()
         order = CheckOrder(
             code=checked_code(new, reference, inputs),

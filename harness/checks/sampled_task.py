@@ -14,7 +14,6 @@ class SampleOrder:
     answer: Answer
     inputs: CodePlace
     """The function that returns samples."""
-    samples: int = 1
     declared: tuple[tuple[str, tuple[int, ...]], ...] = ()
     """Sizes that the user declares, by the name of the dim or by its size in the first sample."""
     result: str = ""

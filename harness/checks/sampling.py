@@ -63,7 +63,7 @@ def sample(order: SampleOrder) -> None:
 def _task(order: SampleOrder) -> SampledTask:
     make = load(order.inputs)
     with _SmallFactories():
-        samples = [each for _ in range(order.samples) for each in _samples_of(make())]
+        samples = _samples_of(make())
     first = samples[0]
     names = _names(order.answer, len(first))
     for one in samples:

@@ -69,7 +69,7 @@ def _summary(root: Path, planned: InitPlan, *, is_dry: bool) -> Iterator[str]:
         verb = VERBS[file.before is None, is_dry]
         draft = drafts.get(file.path)
         count = f", {counted(len(draft.ops), 'op')}" if draft else ""
-        calls = f" from {counted(draft.calls, 'call')}" if draft and draft.calls else ""
+        calls = f" from {counted(planned.calls, 'call')}" if planned.calls else ""
         note = f": {file.note}" if file.note else ""
         yield f"{verb} {file.path}{here}{count}{calls}{note}"
     libraries = "".join(f" --with {library}" for library in planned.libraries)

@@ -53,8 +53,7 @@ from harness.search.leasing import leased
 from harness.search.options import check_sanitizer_engine, load_devices
 from harness.search.session import prepared
 from harness.watched.command_process import CommandEnd
-from harness.watched.command_setup import CommandSetup, on_hardware, virtual_setup, watched_oracles
-from harness.watched.command_watch import watch_command
+from harness.watched.command_watch import CommandSetup, on_hardware, virtual_setup, watch_command, watched_oracles
 from harness.watched.launch_suites import LaunchRepeater
 from harness.watched.watch_records import read_calls
 from harness.watched.watch_report import WatchedCommand, findings_of, report_of_watch

@@ -8,28 +8,26 @@ import os
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import groupby
 from pathlib import Path
 from types import MappingProxyType
 
 from harness.drafts.seen_calls import ArgumentKind, SeenArgument, SeenCall, SeenTest
-from harness.drafts.seen_sizes import Sizes, dims_of
+from harness.drafts.seen_sizes import Sizes, dims_of, products
 from harness.drafts.signatures import Kernel, read_source
-from harness.drafts.suite_draft import BLOCKS, STRIDES, SuiteDraft, items, template
-from harness.drafts.tested_reference import TestedReference, comparison_line, reference_of
+from harness.drafts.suite_draft import BLOCKS, STRIDES
+from harness.drafts.suite_text import OpText, SuiteText, draft_text, in_braces, missing
+from harness.drafts.tested_reference import OpNames, TestedReference, comparison_line, reference_of
 from harness.errors import UsageError
 from harness.model.case import USUAL_DTYPES, DType
 from harness.wire import Scalar
 
-DTYPES: Mapping[str, DType] = MappingProxyType({one.torch_name: one for one in DType if one.is_float})
+DTYPES: Mapping[str, DType] = MappingProxyType({dtype.torch_name: dtype for dtype in DType if dtype.is_float})
 INTEGERS = ("bool", "uint8", "int8", "int16", "int32", "int64")
-IMPORTABLE = ("DType", "Dim", "integers", "op", "segments", "tensor", "tokens", "width")
-LINE = 100
-MISSING = "the definition of {} in differentiable torch"
 
 
-def draft_of_calls(seen: SeenTest, test_file: Path, suite: Path) -> SuiteDraft:
+def draft_of_calls(seen: SeenTest, test_file: Path, suite: Path) -> SuiteText:
     """Return the draft of a suite; `suite` is its path, from which folders of modules are named.
 
     Raises:
@@ -41,38 +39,19 @@ def draft_of_calls(seen: SeenTest, test_file: Path, suite: Path) -> SuiteDraft:
     ]
     if any(not calls[0].is_kernel for calls in groups):  # a launch without a function is then part of the test's setup
         groups = [calls for calls in groups if not calls[0].is_kernel]
-    ops = [_op_of(_alike(calls), test_file) for calls in groups]
+    writers = [_OpWriter(_alike(calls), test_file) for calls in groups]
+    ops = [writer.op() for writer in writers]
     if not ops:
         raise UsageError(f"{seen.test} called nothing that a suite can call")
-    folders = dict.fromkeys(folder for one in ops for folder in one.folders if folder)
+    folders = dict.fromkeys(folder for writer in writers for folder in writer.folders if folder)
     relative = [Path(os.path.relpath(folder, suite.parent)).as_posix() for folder in folders]
-    paths = [f'sys.path.append(str((Path(__file__).parent / "{folder}").resolve()))' for folder in relative]
-    body = "\n\n\n".join(one.text for one in ops)
-    used = [name for name in IMPORTABLE if re.search(rf"\b{name}[(.]", body) or name == "op"]
-    text = template("called_suite.py.txt").substitute(
-        test=seen.test,
-        file=suite.as_posix(),
-        imports="import sys\nfrom pathlib import Path\n\n" if paths else "",
-        names=", ".join(used),
-        paths="\n".join([*paths, "\n"]) if paths else "",
-        ops=body,
+    origin = f"from the calls of {seen.test}, made by `harness init --from`: check what is guessed."
+    return SuiteText(
+        about=draft_text(origin, suite.as_posix()),
+        imports=("import sys", "from pathlib import Path") if relative else (),
+        top=[f'sys.path.append(str((Path(__file__).parent / "{folder}").resolve()))' for folder in relative],
+        ops=ops,
     )
-    lines = text.splitlines()
-    undefined = tuple(
-        (one.name, next(number for number, line in enumerate(lines, 1) if MISSING.format(one.name) in line))
-        for one in ops
-        if not one.has_reference
-    )
-    names = tuple(one.name for one in ops)
-    return SuiteDraft(text=text, ops=names, undefined=undefined, calls=len(seen.calls))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _OpText:
-    name: str
-    text: str
-    folders: tuple[str, ...]
-    has_reference: bool
 
 
 def _alike(calls: Sequence[SeenCall]) -> tuple[SeenCall, ...]:
@@ -84,51 +63,51 @@ def _alike(calls: Sequence[SeenCall]) -> tuple[SeenCall, ...]:
 
 
 def _ranks(call: SeenCall) -> tuple[tuple[str, int], ...]:
-    tensors = ((name, one) for name, one in call.arguments.items() if one.kind is ArgumentKind.TENSOR)
-    return tuple((name, len(one.shape)) for name, one in tensors)
-
-
-def _op_of(calls: Sequence[SeenCall], test_file: Path) -> _OpText:
-    calls = tuple(replace(call, arguments=_without_boundary(call.arguments)) for call in calls)
-    writer = _OpWriter(calls, test_file)
-    return writer.kernel_op() if calls[0].is_kernel else writer.function_op()
+    tensors = ((name, argument) for name, argument in call.arguments.items() if argument.kind is ArgumentKind.TENSOR)
+    return tuple((name, len(argument.shape)) for name, argument in tensors)
 
 
 def _without_boundary(arguments: Mapping[str, SeenArgument]) -> dict[str, SeenArgument]:
     """Return the arguments; boundaries of sequences have the number of sequences as their size."""
-    return {
-        name: replace(one, shape=(one.shape[0] - 1,)) if one.rises and one.shape[0] > 1 else one
-        for name, one in arguments.items()
+    boundaries = {
+        name: replace(argument, shape=(argument.shape[0] - 1,))
+        for name, argument in arguments.items()
+        if argument.rises and argument.shape[0] > 1
     }
+    return {**arguments, **boundaries}
 
 
 class _OpWriter:
     """Writes the op of equal calls."""
 
     def __init__(self, calls: Sequence[SeenCall], test_file: Path) -> None:
-        self._calls = calls
-        self._first = calls[0]
+        self._calls = tuple(replace(call, arguments=_without_boundary(call.arguments)) for call in calls)
+        self._first = self._calls[0]
+        self.folders = [self._first.folder]
+        """Folders of the modules that the op imports."""
         self._test_file = test_file
         self._name = self._first.name.partition(".")[0]
-        self._parameters = tuple(dict.fromkeys(name for call in calls for name in call.arguments))
-        self._tensors = tuple(name for name in self._parameters if any(_is_tensor(one) for one in self._each(name)))
-        ranks = {name: max(len(one.shape) for one in self._each(name) if _is_tensor(one)) for name in self._tensors}
-        self._ranks = ranks
-        self._dims = dims_of(calls, ranks, frozenset(self._parameters))
+        self._parameters = tuple(dict.fromkeys(name for call in self._calls for name in call.arguments))
+        self._tensors = tuple(name for name in self._parameters if self._tensors_of(name))
+        self._ranks = {name: max(len(tensor.shape) for tensor in self._tensors_of(name)) for name in self._tensors}
+        self._dims = dims_of(self._calls, self._ranks, frozenset(self._parameters))
         self._scalars = tuple(name for name in self._parameters if name not in self._tensors)
+
+    def op(self) -> OpText:
+        return self._kernel_op() if self._first.is_kernel else self._function_op()
 
     # --- functions ---------------------------------------------------------------------------------------------------
 
-    def function_op(self) -> _OpText:
+    def _function_op(self) -> OpText:
         dim_of = {name: dim for name in self._scalars if (dim := self._dim_equal_to(name))}
         options = {name: self._values(name) for name in self._scalars if name not in dim_of}
         options = {name: values for name, values in options.items() if values != (None,)}
         passed_on = [name for name in self._parameters if name in {*self._tensors, *dim_of, *options}]
-        given = [(name, dim_of.get(name, name)) for name in passed_on]
+        named = [(name, dim_of.get(name, name)) for name in passed_on]
         is_apply = self._first.name.endswith(".apply")
         if is_apply:  # it takes no keywords
-            given = [(name, dim_of.get(name, name if name in passed_on else "None")) for name in self._parameters]
-        arguments = ", ".join(value if is_apply else f"{name}={value}" for name, value in given)
+            named = [(name, dim_of.get(name, name if name in passed_on else "None")) for name in self._parameters]
+        arguments = ", ".join(value if is_apply else f"{name}={value}" for name, value in named)
         outer, _, inner = self._first.name.partition(".")
         used = (*self._tensors, *options, *dict.fromkeys(dim_of.values()))
         reference = self._reference(used)
@@ -144,22 +123,23 @@ class _OpWriter:
     def _reference(self, passed: Sequence[str], *outputs: str) -> TestedReference | None:
         if len(outputs) > 1:
             return None
-        told = next((call for call in self._calls if call.written), self._first)
-        return reference_of(self._test_file, told, (*passed, *self._dims.ranges), self._dims.constant, *outputs)
+        call = next((call for call in self._calls if call.written), self._first)
+        names = OpNames(frozenset((*passed, *self._dims.ranges)), self._dims.constant)
+        return reference_of(self._test_file, call, names, *outputs)
 
     # --- kernels -----------------------------------------------------------------------------------------------------
 
-    def kernel_op(self) -> _OpText:
+    def _kernel_op(self) -> OpText:
         kernel = _kernel(self._first)
         outputs = [name for name in self._tensors if name in kernel.stored]
         inputs = [name for name in self._tensors if name in kernel.loaded or name not in kernel.stored]
         changed = [name for name in outputs if name in inputs]
-        made = [name for name in outputs if name not in inputs]
+        new = [name for name in outputs if name not in inputs]
         like = next(iter(inputs), "")
         lines = ["import torch", "import triton", "", f"from {self._first.module} import {self._name} as kernel", ""]
         lines += self._casts()
         lines += [f"{name} = {name}.clone()" for name in changed]
-        lines += [f"{name} = {self._empty(name, like)}" for name in made]
+        lines += [f"{name} = {self._empty(name, like)}" for name in new]
         arguments: list[str] = []
         options: dict[str, tuple[Scalar, ...]] = {}
         for name in self._parameters:
@@ -176,7 +156,7 @@ class _OpWriter:
 
     def _empty(self, name: str, like: str) -> str:
         shape = ", ".join(map(str, self._dims.shape(name, self._ranks[name])))
-        kinds = {one.dtype for one in self._each(name)}
+        kinds = {tensor.dtype for tensor in self._tensors_of(name)}
         is_like = (
             all(call.arguments[name].dtype == call.arguments[like].dtype for call in self._calls) if like else False
         )
@@ -227,8 +207,8 @@ class _OpWriter:
             if programs == sizes:
                 return dim
         for dim, sizes in self._dims.seen.items():
-            for other, others in self._dims.seen.items():
-                if programs == tuple((size or 0) * (its or 0) for size, its in zip(sizes, others, strict=True)):
+            for other, other_sizes in self._dims.seen.items():
+                if programs == products(sizes, other_sizes):
                     return f"{dim} * {other}"
         return str(programs[0])
 
@@ -241,29 +221,25 @@ class _OpWriter:
         used: Sequence[str],
         body: Sequence[str],
         reference: TestedReference | None,
-    ) -> _OpText:
+    ) -> OpText:
         types = self._case_types()
-        more = [f"options={{{items({name: _tuple(values) for name, values in options.items()})}}}"] if options else []
+        more = {"options": in_braces({name: repr(values) for name, values in options.items()})} if options else {}
         if tuple(types) != USUAL_DTYPES:
-            more.append(f"dtypes=({', '.join(f'DType.{one.name}' for one in types)}{',' if len(types) == 1 else ''})")
+            more["dtypes"] = f"({', '.join(f'DType.{dtype.name}' for dtype in types)}{',' if len(types) == 1 else ''})"
         words = {*used, *re.findall(r"\w+", reference.expression)} if reference else {*used}
-        known = [*inputs, *options, *self._dims.ranges]
-        text = template("called_op.py.txt").substitute(
-            name=self._name,
-            origin=self._origin(),
-            seen=self._seen(),
-            dims=items(self._dims.ranges),
-            inputs=_folded({name: self._input(name) for name in inputs}),
-            more="".join(f"    {one},\n" for one in more),
-            passed=", ".join(used),
-            body="\n".join(f"    {line}".rstrip() for line in body),
-            defined=", ".join(name for name in known if name in words),
-            definition="\n".join(f"    {line}".rstrip() for line in self._definition(reference)),
-        )
-        folders = [self._first.folder]
         if reference and reference.own_names:
-            folders.append(str(self._test_file.parent))
-        return _OpText(name=self._name, text=text, folders=tuple(folders), has_reference=reference is not None)
+            self.folders.append(str(self._test_file.parent))
+        return OpText(
+            name=self._name,
+            notes=(self._origin(), self._seen()),
+            dims=self._dims.ranges,
+            inputs={name: self._input(name) for name in inputs},
+            more=more,
+            passed=used,
+            body=body,
+            defined=[name for name in (*inputs, *options, *self._dims.ranges) if name in words],
+            definition=self._definition(reference),
+        )
 
     def _origin(self) -> str:
         where = f"{self._first.test_function}, line {self._first.line}"
@@ -291,19 +267,22 @@ class _OpWriter:
             ]
         line = comparison_line(self._test_file, self._first.test_function.rpartition("::")[2])
         note = [f"# To be written: line {line} of the test has what it compares with."] if line else []
-        return [*note, f'raise NotImplementedError("{MISSING.format(self._name)}")']
+        return [*note, missing(self._name)]
 
-    def _each(self, name: str) -> list[SeenArgument]:
-        return [call.arguments[name] for call in self._calls if name in call.arguments]
+    def _tensors_of(self, name: str) -> list[SeenArgument]:
+        arguments = (call.arguments.get(name) for call in self._calls)
+        return [argument for argument in arguments if argument and argument.kind is ArgumentKind.TENSOR]
 
     def _values(self, name: str) -> tuple[Scalar, ...]:
         """Return the values of an argument, each once; a truth value is not the number that it equals."""
-        found = {repr(one.scalar): one.scalar for one in self._each(name) if one.kind is ArgumentKind.SCALAR}
-        return tuple(found.values()) or (None,)
+        arguments = (call.arguments[name] for call in self._calls if name in call.arguments)
+        scalars = [argument.scalar for argument in arguments if argument.kind is ArgumentKind.SCALAR]
+        return tuple({repr(scalar): scalar for scalar in scalars}.values()) or (None,)
 
     def _numbers(self, name: str) -> Sizes:
-        given = [call.arguments.get(name) for call in self._calls]
-        return tuple(one.scalar if one is not None and type(one.scalar) is int else None for one in given)
+        arguments = (call.arguments.get(name) for call in self._calls)
+        scalars = [argument.scalar if argument else None for argument in arguments]
+        return tuple(scalar if type(scalar) is int else None for scalar in scalars)
 
     def _dim_equal_to(self, name: str) -> str | None:
         numbers = self._numbers(name)
@@ -311,31 +290,30 @@ class _OpWriter:
 
     def _case_types(self) -> list[DType]:
         """Return the types that cases have: those of the first floating-point tensor."""
-        found = {DTYPES[kind] for call in self._calls if (kind := self._case_type(call)) in DTYPES}
-        return [one for one in DType if one in found] or list(USUAL_DTYPES)
+        types = {DTYPES[kind] for call in self._calls if (kind := self._case_type(call)) in DTYPES}
+        return [dtype for dtype in DType if dtype in types] or list(USUAL_DTYPES)
 
     def _case_type(self, call: SeenCall) -> str:
         kinds = (call.arguments[name].dtype for name in self._tensors if name in call.arguments)
         return next((kind for kind in kinds if "float" in kind), "")
 
     def _input(self, name: str) -> str:
-        each = [one for one in self._each(name) if _is_tensor(one)]
-        extents = ", ".join(
-            f'"{one}"' if isinstance(one, str) else str(one) for one in self._dims.shape(name, self._ranks[name])
-        )
+        tensors = self._tensors_of(name)
+        shape = self._dims.shape(name, self._ranks[name])
+        extents = ", ".join(f'"{extent}"' if isinstance(extent, str) else str(extent) for extent in shape)
         optional = (
             ", optional=True"
-            if any(call.arguments.get(name, each[0]).kind is ArgumentKind.SCALAR for call in self._calls)
+            if any(name in call.arguments and not _is_tensor(call.arguments[name]) for call in self._calls)
             else ""
         )
-        kinds = {one.dtype for one in each}
+        kinds = {tensor.dtype for tensor in tensors}
         if any("float" in kind for kind in kinds):
-            grad = "" if any(one.requires_grad for one in each) else ", grad=False"
+            grad = "" if any(tensor.requires_grad for tensor in tensors) else ", grad=False"
             return f"tensor({extents}{optional}{grad}{self._fixed_type(name, kinds)})"
         kind = f', dtype="{min(kinds)}"' if min(kinds) in INTEGERS and min(kinds) != "int64" else ""
-        if all(one.rises for one in each) and (total := self._dims.equal_to(tuple(self._highest(name)))):
+        if all(tensor.rises for tensor in tensors) and (total := self._dims.equal_to(tuple(self._highest(name)))):
             return f'segments("{total}", {extents}{optional}{kind})'
-        low = min(one.low for one in each)
+        low = min(tensor.low for tensor in tensors)
         if kinds == {"bool"}:
             return f"integers({extents}, high=2{optional}{kind})"
         bound = self._dims.bound_of(tuple(self._highest(name)))
@@ -345,8 +323,8 @@ class _OpWriter:
 
     def _highest(self, name: str) -> Iterable[int | None]:
         for call in self._calls:
-            one = call.arguments.get(name)
-            yield one.high if one is not None and _is_tensor(one) else None
+            argument = call.arguments.get(name)
+            yield argument.high if argument is not None and _is_tensor(argument) else None
 
     def _fixed_type(self, name: str, kinds: set[str]) -> str:
         """Return the element type of a tensor, if it differs from that of the case."""
@@ -355,14 +333,14 @@ class _OpWriter:
             for call in self._calls
             if _is_tensor(call.arguments.get(name))
         )
-        (kind, *others) = sorted(kinds)
-        return "" if is_of_case or others or kind not in DTYPES else f", dtype=DType.{DTYPES[kind].name}"
+        (kind, *more) = sorted(kinds)
+        return "" if is_of_case or more or kind not in DTYPES else f", dtype=DType.{DTYPES[kind].name}"
 
     def _casts(self) -> list[str]:
         """Return the lines that give tensors a type that inputs of a suite cannot have."""
         lines: list[str] = []
         for name in self._tensors:
-            kinds = {one.dtype for one in self._each(name) if _is_tensor(one)}
+            kinds = {tensor.dtype for tensor in self._tensors_of(name)}
             if len(kinds) == 1 and not kinds & {*DTYPES, *INTEGERS}:
                 lines.append(f"{name} = {name}.to(torch.{min(kinds)})")
         return ["import torch", "", *lines] if lines and not self._first.is_kernel else lines
@@ -373,25 +351,11 @@ def _is_tensor(argument: SeenArgument | None) -> bool:
 
 
 def _kernel(call: SeenCall) -> Kernel:
-    found = {kernel.name: kernel for kernel in read_source(Path(call.file)).kernels}
-    if call.name not in found:
+    kernels = {kernel.name: kernel for kernel in read_source(Path(call.file)).kernels}
+    if call.name not in kernels:
         raise UsageError(f"{call.file} has no kernel {call.name} any more: run the test again by harness run")
-    return found[call.name]
+    return kernels[call.name]
 
 
 def _power_of_2(size: int) -> int:
     return 1 << max(0, size - 1).bit_length()
-
-
-def _folded(texts: Mapping[str, str]) -> str:
-    """Return the items of a dict on one line, or each on a line of its own."""
-    line = items(texts)
-    return (
-        line
-        if len(line) <= LINE
-        else "".join(f'\n        "{name}": {text},' for name, text in texts.items()) + "\n    "
-    )
-
-
-def _tuple(values: Sequence[Scalar]) -> str:
-    return repr(tuple(values))

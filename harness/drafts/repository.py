@@ -10,7 +10,8 @@ from pathlib import Path
 from harness.drafts.called_draft import draft_of_calls
 from harness.drafts.seen_calls import SeenTest
 from harness.drafts.signatures import SourceFile, read_source
-from harness.drafts.suite_draft import SuiteDraft, TestedModule, draft_of
+from harness.drafts.suite_draft import TestedModule, draft_of
+from harness.drafts.suite_text import SuiteText
 from harness.errors import UsageError, store_error
 
 SUITES = "suites"
@@ -47,7 +48,9 @@ class InitPlan:
     """All files, and the suites among them."""
 
     files: tuple[PlannedFile, ...]
-    suites: tuple[tuple[Path, SuiteDraft], ...]
+    suites: tuple[tuple[Path, SuiteText], ...]
+    calls: int = 0
+    """How many calls of a test they are made from."""
     libraries: tuple[str, ...] = ()
     """What `harness fuzz` needs for the suites, as given to `--with`."""
 
@@ -60,7 +63,7 @@ def plan(root: Path, targets: Iterable[str], *, has_workflow: bool) -> InitPlan:
     """
     sources = [_target(root, target) for target in targets] or _found(root)
     modules = [_module(root, source) for source in sources]
-    suites: list[tuple[Path, SuiteDraft]] = []
+    suites: list[tuple[Path, SuiteText]] = []
     planned: list[PlannedFile] = []
     for module in modules:
         path = Path(SUITES, f"{module.name.rpartition('.')[2]}.py")
@@ -68,7 +71,7 @@ def plan(root: Path, targets: Iterable[str], *, has_workflow: bool) -> InitPlan:
             path = Path(SUITES, f"{module.name.replace('.', '_')}.py")
         draft = draft_of(module, path.as_posix())
         suites.append((path, draft))
-        planned.append(_planned(root, path, draft.text, note=_suite_note(draft)))
+        planned.append(_planned(root, path, str(draft), note=_suite_note(draft)))
     planned.append(_settings(root, modules))
     if has_workflow:
         planned.append(_planned(root, WORKFLOW, _workflow(modules)))
@@ -84,8 +87,8 @@ def plan_from_test(root: Path, seen: SeenTest, output: Path | None) -> InitPlan:
     name = re.sub(r"\W", "_", seen.test.rpartition("::")[2].removesuffix(".py")).removeprefix("test_")
     path = output or Path(SUITES, f"{name}.py")
     draft = draft_of_calls(seen, Path(seen.test.partition("::")[0]).resolve(), path)
-    file = _planned(root, path, draft.text, note=_suite_note(draft))
-    return InitPlan(files=(file,), suites=((path, draft),), libraries=seen.libraries)
+    file = _planned(root, path, str(draft), note=_suite_note(draft))
+    return InitPlan(files=(file,), suites=((path, draft),), calls=len(seen.calls), libraries=seen.libraries)
 
 
 def write(root: Path, planned: InitPlan) -> None:
@@ -121,7 +124,7 @@ def _target(root: Path, target: str) -> SourceFile:
     if path.suffix != ".py":
         inside = Path(*target.split("."))
         candidates = [base / inside for base in (root, root / "src")]
-        files_of = [file for one in candidates for file in (one.with_suffix(".py"), one / "__init__.py")]
+        files_of = [file for base in candidates for file in (base.with_suffix(".py"), base / "__init__.py")]
         path = next((file for file in files_of if file.is_file()), path)
     if not path.is_file():
         raise UsageError(f"there is no {target}: name a Python file of this repository, or a module as my_kernels.norm")
@@ -133,8 +136,8 @@ def _target(root: Path, target: str) -> SourceFile:
 
 def _found(root: Path) -> list[SourceFile]:
     """Return the files of the repository that define kernels."""
-    found = [read_source(path) for path in _python_files(root) if _mentions_kernels(path)]
-    sources = [source for source in found if source.kernels]
+    read = [read_source(path) for path in _python_files(root) if _mentions_kernels(path)]
+    sources = [source for source in read if source.kernels]
     if not sources:
         raise UsageError(
             "no file here defines a kernel by @triton.jit: name a file, as harness init my_kernels/norm.py"
@@ -190,7 +193,7 @@ def _content(path: Path) -> str | None:
         raise UsageError(f"{path}: {getattr(error, 'strerror', None) or error}") from None
 
 
-def _suite_note(draft: SuiteDraft) -> str:
+def _suite_note(draft: SuiteText) -> str:
     if not draft.undefined:
         return "check what is marked as guessed"
     return f"write the definition of {', '.join(f'{name} (line {line})' for name, line in draft.undefined)}"

@@ -137,13 +137,13 @@ def load(test: str, folder: Path) -> SeenTest:
 
 
 def _known(folder: Path) -> list[str]:
-    found: list[str] = []
+    tests: list[str] = []
     for path in sorted(folder.glob("*.json")):
         try:
-            found.append(from_json(path.read_bytes(), SeenTest).test)
+            tests.append(from_json(path.read_bytes(), SeenTest).test)
         except (OSError, ReplayError):  # of another release
             continue
-    return found
+    return tests
 
 
 def _name(test: str) -> str:

@@ -43,11 +43,11 @@ class SeenDims:
     @property
     def constant(self) -> Mapping[int, str]:
         """The dims that always had one size, by that size, if no other dim had it."""
-        found: dict[int, list[str]] = {}
+        names_of: dict[int, list[str]] = {}
         for name, sizes in self.seen.items():
             for size in {size for size in sizes if size is not None}:
-                found.setdefault(size, []).append(name)
-        alone = {size: names[0] for size, names in found.items() if len(names) == 1 and size >= CLEAR}
+                names_of.setdefault(size, []).append(name)
+        alone = {size: names[0] for size, names in names_of.items() if len(names) == 1 and size >= CLEAR}
         return {size: name for size, name in alone.items() if set(self.seen[name]) <= {size, None}}
 
     def bound_of(self, largest: Sizes) -> Extent:
@@ -96,13 +96,13 @@ def _grouped(calls: Sequence[SeenCall], ranks: Mapping[str, int]) -> Iterator[tu
     }
     groups: list[tuple[list[Axis], Sizes]] = []
     for axis, sizes in axes.items():
-        fitting = [index for index, (members, its) in enumerate(groups) if _may_join(axis, members, sizes, its)]
+        fitting = [number for number, group in enumerate(groups) if _may_join(axis, sizes, *group)]
         if not fitting:
             groups.append(([axis], sizes))
             continue
-        index = min(fitting, key=lambda one: _distance(axis, groups[one][0], ranks))
-        members, its = groups[index]
-        merged = tuple(one if one is not None else other for one, other in zip(its, sizes, strict=True))
+        index = min(fitting, key=lambda number: _distance(axis, groups[number][0], ranks))
+        members, known = groups[index]
+        merged = tuple(size if size is not None else other for size, other in zip(known, sizes, strict=True))
         groups[index] = ([*members, axis], merged)
     yield from groups
 
@@ -112,17 +112,17 @@ def _size(call: SeenCall, tensor: str, axis: int) -> int | None:
     return argument.shape[axis] if argument is not None and argument.kind is ArgumentKind.TENSOR else None
 
 
-def _may_join(axis: Axis, members: Sequence[Axis], sizes: Sizes, theirs: Sizes) -> bool:
-    if not _agree(sizes, theirs):
+def _may_join(axis: Axis, sizes: Sizes, members: Sequence[Axis], other_sizes: Sizes) -> bool:
+    if not _agree(sizes, other_sizes):
         return False
     varies = len({size for size in sizes if size is not None}) > 1
     return varies or not any(tensor == axis[0] for tensor, _ in members)
 
 
-def _agree(sizes: Sizes, others: Sizes) -> bool:
+def _agree(sizes: Sizes, other_sizes: Sizes) -> bool:
     """Return True if the sizes are equal in all calls that have both, and some have."""
-    both = [(one, other) for one, other in zip(sizes, others, strict=True) if one is not None and other is not None]
-    return bool(both) and all(one == other for one, other in both)
+    both = [pair for pair in zip(sizes, other_sizes, strict=True) if None not in pair]
+    return bool(both) and all(size == other for size, other in both)
 
 
 def _distance(axis: Axis, members: Sequence[Axis], ranks: Mapping[str, int]) -> int:
@@ -141,7 +141,8 @@ def _names(
     used = set(taken)
     names: list[str] = []
     for axes, sizes in groups:
-        own = [name for name, its in numbers.items() if name not in used and its == sizes and _is_dim_name(name)]
+        equal = (name for name, values in numbers.items() if values == sizes and name not in used)
+        own = [name for name in equal if _is_dim_name(name)]
         letters = ["D", *LETTERS] if feature in axes else [*LETTERS, "D"]
         free = (name for name in (*letters, *(f"N{index}" for index in range(99))) if name not in {*used, *numbers})
         name = own[0] if own else next(free)
@@ -156,25 +157,30 @@ def _is_dim_name(name: str) -> bool:
 
 def _derived(groups: Sequence[Sizes]) -> dict[int, str]:
     """Return the extents that follow from others, by group: `{n0}*{n2}`, `2*{n1}`.  Only what several calls show."""
-    found: dict[int, str] = {}
+    derived: dict[int, str] = {}
     for number, sizes in enumerate(groups):
         if len({size for size in sizes if size is not None}) > 1:
-            others = {one: its for one, its in enumerate(groups) if one not in {number, *found} and None not in its}
-            if text := _arithmetic(sizes, others):
-                found[number] = text
-    return found
+            independent = {index: base for index, base in enumerate(groups) if index not in {number, *derived}}
+            bases = {index: base for index, base in independent.items() if None not in base}
+            if text := _arithmetic(sizes, bases):
+                derived[number] = text
+    return derived
 
 
-def _arithmetic(sizes: Sizes, others: Mapping[int, Sizes]) -> str | None:
-    for one, its in others.items():
+def _arithmetic(sizes: Sizes, bases: Mapping[int, Sizes]) -> str | None:
+    for index, base in bases.items():
         for factor in range(2, MOST_FACTOR + 1):
-            if _agree(sizes, tuple(factor * (size or 0) for size in its)):
-                return f"{factor}*{{n{one}}}"
-    for (one, its), (other, theirs) in combinations(others.items(), 2):
-        both = tuple((size or 0) * (second or 0) for size, second in zip(its, theirs, strict=True))
-        if {1} not in (set(its), set(theirs)) and _agree(sizes, both):
-            return f"{{n{one}}}*{{n{other}}}"
+            if _agree(sizes, tuple(factor * (size or 0) for size in base)):
+                return f"{factor}*{{n{index}}}"
+    for (index, base), (other, other_sizes) in combinations(bases.items(), 2):
+        if {1} not in (set(base), set(other_sizes)) and _agree(sizes, products(base, other_sizes)):
+            return f"{{n{index}}}*{{n{other}}}"
     return None
+
+
+def products(sizes: Sizes, other_sizes: Sizes) -> Sizes:
+    """Return the product of two sizes in each call."""
+    return tuple((size or 0) * (other or 0) for size, other in zip(sizes, other_sizes, strict=True))
 
 
 def _ranges(seen: Mapping[str, Sizes], last: set[Extent]) -> dict[str, str]:

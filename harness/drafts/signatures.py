@@ -119,7 +119,8 @@ def read_source(path: Path) -> SourceFile:
 
 
 def _is_kernel(node: ast.FunctionDef) -> bool:
-    names = (ast.unparse(one.func if isinstance(one, ast.Call) else one) for one in node.decorator_list)
+    decorators = (part.func if isinstance(part, ast.Call) else part for part in node.decorator_list)
+    names = map(ast.unparse, decorators)
     return any(name in JIT_NAMES for name in names)
 
 
@@ -137,8 +138,8 @@ def _kernel(node: ast.FunctionDef) -> Kernel:
         if call.args and (name in {"load", "store"} or name.startswith("atomic_")):
             pointers = _names_in(call.args[0], sources) & names
             (loaded if name == "load" else stored).update(pointers)
-    others = {one.name for one in parameters if one.is_constexpr} | _used_as_numbers(node, names)
-    tuned = any("autotune" in ast.unparse(one) or "heuristics" in ast.unparse(one) for one in node.decorator_list)
+    numbers = {parameter.name for parameter in parameters if parameter.is_constexpr} | _used_as_numbers(node, names)
+    decorators = " ".join(map(ast.unparse, node.decorator_list))
     axes = [
         call.args[0].value
         for name, call in _language_calls(node)
@@ -148,25 +149,25 @@ def _kernel(node: ast.FunctionDef) -> Kernel:
         name=node.name,
         line=node.lineno,
         parameters=parameters,
-        loaded=frozenset(loaded - others),
-        stored=frozenset(stored - others),
+        loaded=frozenset(loaded - numbers),
+        stored=frozenset(stored - numbers),
         axes=1 + max((axis for axis in axes if isinstance(axis, int)), default=0),
-        is_tuned=tuned,
+        is_tuned="autotune" in decorators or "heuristics" in decorators,
     )
 
 
 def _language_calls(node: ast.AST) -> Iterator[tuple[str, ast.Call]]:
     """Yield each call of `tl.something`, with that name."""
-    for one in ast.walk(node):
-        if isinstance(one, ast.Call) and isinstance(one.func, ast.Attribute):
-            yield one.func.attr, one
+    for part in ast.walk(node):
+        if isinstance(part, ast.Call) and isinstance(part.func, ast.Attribute):
+            yield part.func.attr, part
 
 
 def _sources_of_names(node: ast.FunctionDef, parameters: set[str]) -> dict[str, set[str]]:
     """Return by local name the parameters that its value comes from, as far as plain assignments show it."""
     sources: dict[str, set[str]] = {name: {name} for name in parameters}
-    for one in (*ast.walk(node), *ast.walk(node)):  # twice: a loop may use what a later line assigns
-        match one:
+    for part in (*ast.walk(node), *ast.walk(node)):  # twice: a loop may use what a later line assigns
+        match part:
             case (
                 ast.Assign(targets=[ast.Name(id=name)], value=value)
                 | ast.AugAssign(target=ast.Name(id=name), value=value)
@@ -184,7 +185,7 @@ def _names_in(node: ast.AST, sources: dict[str, set[str]]) -> set[str]:
             return sources.get(name, set())
         case ast.Call(func=ast.Attribute(attr=called), args=arguments, keywords=keywords) if called in POINTER_CALLS:
             named = [keyword.value for keyword in keywords if keyword.arg == "base"]
-            return {name for one in (*arguments[:1], *named) for name in _names_in(one, sources)}
+            return {name for argument in (*arguments[:1], *named) for name in _names_in(argument, sources)}
         case ast.Call():
             return set()
         case _:
@@ -194,14 +195,14 @@ def _names_in(node: ast.AST, sources: dict[str, set[str]]) -> set[str]:
 def _used_as_numbers(node: ast.FunctionDef, parameters: set[str]) -> set[str]:
     """Return the parameters that are multiplied or compared somewhere: no pointer is."""
     used = set[str]()
-    for one in ast.walk(node):
-        match one:
+    for part in ast.walk(node):
+        match part:
             case ast.Compare():
-                operands = [one.left, *one.comparators]
+                operands = [part.left, *part.comparators]
             case ast.BinOp(op=ast.Mult() | ast.FloorDiv() | ast.Mod() | ast.Div()):
-                operands = [one.left, one.right]
+                operands = [part.left, part.right]
             case ast.Call(func=ast.Attribute(attr="cdiv") | ast.Name(id="range")):
-                operands = one.args
+                operands = part.args
             case _:
                 continue
         used |= {name.id for name in operands if isinstance(name, ast.Name)}
@@ -209,17 +210,17 @@ def _used_as_numbers(node: ast.FunctionDef, parameters: set[str]) -> set[str]:
 
 
 def _parameters(node: ast.FunctionDef) -> tuple[SourceParameter, ...]:
-    given = node.args
-    positional = [*given.posonlyargs, *given.args]
-    defaults: list[ast.expr | None] = [*[None] * (len(positional) - len(given.defaults)), *given.defaults]
-    pairs = [*zip(positional, defaults, strict=True), *zip(given.kwonlyargs, given.kw_defaults, strict=True)]
+    declared = node.args
+    positional = [*declared.posonlyargs, *declared.args]
+    defaults: list[ast.expr | None] = [*[None] * (len(positional) - len(declared.defaults)), *declared.defaults]
+    pairs = [*zip(positional, defaults, strict=True), *zip(declared.kwonlyargs, declared.kw_defaults, strict=True)]
     return tuple(
         SourceParameter(
-            name=one.arg,
-            annotation=ast.unparse(one.annotation) if one.annotation else "",
+            name=argument.arg,
+            annotation=ast.unparse(argument.annotation) if argument.annotation else "",
             default=REQUIRED if default is None else _literal(default),
         )
-        for one, default in pairs
+        for argument, default in pairs
     )
 
 
@@ -231,8 +232,8 @@ def _literal(node: ast.expr) -> Any:
 
 
 def _unpacked(node: ast.FunctionDef) -> Iterator[tuple[str, tuple[str, ...]]]:
-    for one in ast.walk(node):
-        match one:
+    for part in ast.walk(node):
+        match part:
             case ast.Assign(
                 targets=[ast.Tuple(elts=names)], value=ast.Attribute(value=ast.Name(id=tensor), attr="shape")
             ) if all(isinstance(name, ast.Name) for name in names):
@@ -255,13 +256,13 @@ def _launching(tree: ast.Module, hosts: list[ast.FunctionDef], kernels: set[str]
 
 def _launches(body: ast.AST, kernels: set[str]) -> bool:
     return any(
-        isinstance(one, ast.Call)
-        and isinstance(one.func, ast.Subscript)
-        and isinstance(one.func.value, ast.Name)
-        and one.func.value.id in kernels
-        for one in ast.walk(body)
+        isinstance(part, ast.Call)
+        and isinstance(part.func, ast.Subscript)
+        and isinstance(part.func.value, ast.Name)
+        and part.func.value.id in kernels
+        for part in ast.walk(body)
     )
 
 
 def _uses(body: ast.AST, names: set[str]) -> bool:
-    return any(isinstance(one, ast.Name) and one.id in names for one in ast.walk(body))
+    return any(isinstance(part, ast.Name) and part.id in names for part in ast.walk(body))

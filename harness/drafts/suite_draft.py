@@ -1,17 +1,12 @@
-"""The text of a suite draft: an op for each function or kernel, with guesses that a person checks.
-
-A guess is marked in the draft.  A definition that cannot be guessed raises `NotImplementedError`: cases of its op then
-run, their memory accesses are checked, and the search says which definition to write.
-"""
+"""The draft of a suite from sources: an op for each function or kernel, with guesses that a person checks."""
 
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from importlib.resources import files
-from string import Template
 from types import MappingProxyType
 
 from harness.drafts.signatures import FLOAT_NAMES, Kernel, PublicFunction, SourceFile, SourceParameter
+from harness.drafts.suite_text import OpText, SuiteText, draft_text, in_braces, missing
 
 VECTORS = re.compile(r"(.*_)?(w|weight|b|bias|gamma|beta|scale)(_ptr)?")
 """Names of tensors with one axis, that of the features."""
@@ -53,41 +48,15 @@ class TestedModule:
         return f"from {self.name} import {name}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SuiteDraft:
-    """A suite file that is not written yet."""
-
-    text: str
-    ops: tuple[str, ...]
-    undefined: tuple[tuple[str, int], ...]
-    """The ops whose definition is to be written, with its line."""
-    calls: int = 0
-    """How many calls of a test it is made from."""
-
-
-def draft_of(module: TestedModule, file: str) -> SuiteDraft:
+def draft_of(module: TestedModule, file: str) -> SuiteText:
     """Return the draft of a suite for a module; `file` is the suite's name in commands."""
-    subjects = module.source.subjects
-    blocks = [_op_text(subject, module) for subject in subjects]
-    names = ["op", "tensor", "tokens", "width", *(["beside"] if module.beside else [])]
-    body = "\n\n\n".join(blocks)
-    used = sorted(name for name in [*names, "Dim"] if re.search(rf"\b{name}\(", body) or name == "op")
-    text = template("suite.py.txt").substitute(module=module.name, file=file, names=", ".join(used), ops=body)
-    lines = text.splitlines()
-    undefined = tuple(
-        (subject.name, number)
-        for subject in subjects
-        for number, line in enumerate(lines, 1)
-        if line.strip().startswith(f'raise NotImplementedError("the definition of {subject.name} ')
+    origin = f"for {module.name}, made by `harness init`: check what is guessed, and write the missing definitions."
+    return SuiteText(
+        about=draft_text(origin, file), ops=[_op_text(subject, module) for subject in module.source.subjects]
     )
-    return SuiteDraft(text=text, ops=tuple(subject.name for subject in subjects), undefined=undefined)
 
 
-def template(name: str) -> Template:
-    return Template(files("harness.drafts").joinpath("templates", name).read_text(encoding="utf-8"))
-
-
-def _op_text(subject: PublicFunction | Kernel, module: TestedModule) -> str:
+def _op_text(subject: PublicFunction | Kernel, module: TestedModule) -> OpText:
     match subject:
         case PublicFunction():
             return _function_text(subject, module)
@@ -95,73 +64,40 @@ def _op_text(subject: PublicFunction | Kernel, module: TestedModule) -> str:
             return _kernel_text(subject, module)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Op:
-    """The pieces of an op's text."""
-
-    name: str
-    dims: Mapping[str, str]
-    inputs: Mapping[str, str]
-    options: Mapping[str, str]
-    body: Sequence[str]
-    passed: Sequence[str]
-    """What the op's function takes: inputs, dims and options."""
-    origin: str
-
-
-def _text(op: _Op) -> str:
-    tensors = list(op.inputs)
-    count, formula = DEFINITIONS.get(op.name, (0, ""))
-    known = bool(formula) and count == len(tensors) == len(op.passed)
-    definition = (
-        [f"return {formula.format(*tensors)}  # guessed from the name"]
-        if known
-        else [f'raise NotImplementedError("the definition of {op.name} in differentiable torch")']
-    )
-    options = f"    options={{{items(op.options)}}},\n" if op.options else ""
-    return template("op.py.txt").substitute(
-        name=op.name,
-        origin=op.origin,
-        dims=items(op.dims),
-        inputs=items(op.inputs),
-        options=options,
-        passed=", ".join(op.passed),
-        body="\n".join(f"    {line}".rstrip() for line in op.body),
-        definition="\n".join(f"    {line}" for line in definition),
-    )
-
-
-def items(texts: Mapping[str, str]) -> str:
-    return ", ".join(f'"{name}": {text}' for name, text in texts.items())
+def _definition(name: str, tensors: Sequence[str], passed: Sequence[str]) -> str:
+    count, formula = DEFINITIONS.get(name, (0, ""))
+    is_known = bool(formula) and count == len(tensors) == len(passed)
+    return f"return {formula.format(*tensors)}  # guessed from the name" if is_known else missing(name)
 
 
 # --- functions -------------------------------------------------------------------------------------------------------
 
 
-def _function_text(function: PublicFunction, module: TestedModule) -> str:
+def _function_text(function: PublicFunction, module: TestedModule) -> OpText:
     shapes = dict(function.unpacked)
-    tensors = [one for one in function.parameters if _is_tensor(one)]
-    axes = next((shapes[one.name] for one in tensors if one.name in shapes), ("T", "D"))
+    tensors = [parameter for parameter in function.parameters if _is_tensor(parameter)]
+    axes = next((shapes[parameter.name] for parameter in tensors if parameter.name in shapes), ("T", "D"))
     grad = "" if function.is_differentiable else ", grad=False"
-    inputs = {one.name: _tensor_text(one, shapes.get(one.name, axes), axes, grad) for one in tensors}
-    others = [one for one in function.parameters if one not in tensors and one.is_required]
-    sizes = [one.name for one in others if one.annotation in {"int", ""}]
-    options = {one.name: _option_text(one) for one in others if one.name not in sizes}
+    inputs = {tensor.name: _tensor_text(tensor, shapes.get(tensor.name, axes), axes, grad) for tensor in tensors}
+    further = [parameter for parameter in function.parameters if parameter not in tensors and parameter.is_required]
+    sizes = [parameter.name for parameter in further if parameter.annotation in {"int", ""}]
+    options = {parameter.name: _option_text(parameter) for parameter in further if parameter.name not in sizes}
     used = dict.fromkeys(axis for text in inputs.values() for axis in re.findall(r'"(\w+)"', text))
     dims = {axis: _dim_text(axis, number, len(used)) for number, axis in enumerate(used)}
     dims |= dict.fromkeys(sizes, "Dim(low=1, high=16)")
-    passed = [one.name for one in function.parameters if one in tensors or one in others]
-    called = ", ".join(_keyword(one) for one in function.parameters if one in tensors or one in others)
-    return _text(
-        _Op(
-            name=function.name,
-            dims=dims,
-            inputs=inputs,
-            options=options,
-            body=(_import_as(module, function.name), "", f"return library_function({called})"),
-            passed=passed,
-            origin=f"{module.source.path.name}:{function.line}{'' if shapes else '; guessed: the shapes'}",
-        )
+    passed = [parameter for parameter in function.parameters if parameter in tensors or parameter in further]
+    names = [parameter.name for parameter in passed]
+    called = ", ".join(map(_keyword, passed))
+    return OpText(
+        name=function.name,
+        notes=(f"{module.source.path.name}:{function.line}{'' if shapes else '; guessed: the shapes'}",),
+        dims=dims,
+        inputs=inputs,
+        more={"options": in_braces(options)} if options else {},
+        passed=names,
+        body=(_import_as(module, function.name), "", f"return library_function({called})"),
+        defined=names,
+        definition=(_definition(function.name, list(inputs), names),),
     )
 
 
@@ -211,53 +147,47 @@ def _option_text(parameter: SourceParameter) -> str:
 # --- kernels ---------------------------------------------------------------------------------------------------------
 
 
-def _kernel_text(kernel: Kernel, module: TestedModule) -> str:
-    outputs = [one.name for one in kernel.parameters if one.name in kernel.stored]
-    pointers = [one.name for one in kernel.parameters if one.name in kernel.stored | kernel.loaded]
+def _kernel_text(kernel: Kernel, module: TestedModule) -> OpText:
+    outputs = [parameter.name for parameter in kernel.parameters if parameter.name in kernel.stored]
+    pointers = [parameter.name for parameter in kernel.parameters if parameter.name in kernel.stored | kernel.loaded]
     inputs = [name for name in pointers if name in kernel.loaded and name not in kernel.stored] or pointers[:1]
     sizes = _sizes(kernel, pointers)
     axes = [name.upper().removeprefix("N_") if len(name) > 2 else name.upper() for name in sizes]
     axes = axes if len(axes) > 1 else ["N"]
     shapes = {name: axes[-1:] if VECTORS.fullmatch(name) and len(axes) > 1 else axes for name in pointers}
-    made = [name for name in outputs if name not in inputs]
+    new = [name for name in outputs if name not in inputs]
     lines = ["import torch", "import triton", "", module.importing(kernel.name), ""]
-    lines += [f"{name} = torch.zeros_like({inputs[0]})" for name in made]
+    lines += [f"{name} = torch.zeros_like({inputs[0]})" for name in new]
     arguments = [
         text
-        for one in kernel.parameters
-        if (text := _argument(one, kernel, pointers, dict(zip(sizes, axes, strict=False))))
+        for parameter in kernel.parameters
+        if (text := _argument(parameter, kernel, pointers, dict(zip(sizes, axes, strict=False))))
     ]
     lines += [f"{kernel.name}[{_grid(kernel, axes)}]({', '.join(arguments)})"]
-    lines += [f"return {', '.join(made or outputs) or inputs[0]}"]
+    lines += [f"return {', '.join(new or outputs) or inputs[0]}"]
     if "triton." not in "".join(lines[4:]):
         lines.remove("import triton")
-    if not made:
+    if not new:
         lines.remove("import torch")
     used = dict.fromkeys(axis for name in inputs for axis in shapes[name])
-    return _text(
-        _Op(
-            name=kernel.name,
-            dims={axis: _dim_text(axis, number, len(used)) for number, axis in enumerate(used)},
-            inputs={name: f"tensor({_quoted(shapes[name])}, grad=False)" for name in inputs},
-            options={},
-            body=lines,
-            passed=(*inputs, *(axis for axis in used if re.search(rf"\b{axis}\b", "\n".join(lines)))),
-            origin=f"{module.source.path.name}:{kernel.line}; guessed: shapes, grid and arguments",
-        )
+    passed = (*inputs, *(axis for axis in used if re.search(rf"\b{axis}\b", "\n".join(lines))))
+    return OpText(
+        name=kernel.name,
+        notes=(f"{module.source.path.name}:{kernel.line}; guessed: shapes, grid and arguments",),
+        dims={axis: _dim_text(axis, number, len(used)) for number, axis in enumerate(used)},
+        inputs={name: f"tensor({_quoted(shapes[name])}, grad=False)" for name in inputs},
+        passed=passed,
+        body=lines,
+        defined=passed,
+        definition=(_definition(kernel.name, inputs, passed),),
     )
 
 
 def _sizes(kernel: Kernel, pointers: Sequence[str]) -> list[str]:
     """Return the parameters that are numbers of elements."""
-    return [
-        one.name
-        for one in kernel.parameters
-        if not one.is_constexpr
-        and one.name not in pointers
-        and one.name.lower() not in FLOAT_NAMES
-        and not STRIDES.search(one.name)
-        and "seed" not in one.name
-    ]
+    names = (parameter.name for parameter in kernel.parameters if not parameter.is_constexpr)
+    numbers = (name for name in names if name not in pointers and name.lower() not in FLOAT_NAMES)
+    return [name for name in numbers if not STRIDES.search(name) and "seed" not in name]
 
 
 def _argument(parameter: SourceParameter, kernel: Kernel, pointers: Sequence[str], axis_of: Mapping[str, str]) -> str:
@@ -292,11 +222,11 @@ def _block(kernel: Kernel) -> int:
 def _stride(name: str, kernel: Kernel, pointers: Sequence[str]) -> str:
     """Return the stride that a name means: of the tensor that it names, and the axis by its place among its like."""
     stem_of = {pointer: re.sub(r"_?ptr$", "", pointer).lower() for pointer in pointers}
-    tensor = next((one for one, stem in stem_of.items() if stem and stem in name.lower()), pointers[0])
+    tensor = next((pointer for pointer, stem in stem_of.items() if stem and stem in name.lower()), pointers[0])
     alike = [
-        one.name
-        for one in kernel.parameters
-        if STRIDES.search(one.name) and (stem_of[tensor] in one.name.lower() or tensor == pointers[0])
+        parameter.name
+        for parameter in kernel.parameters
+        if STRIDES.search(parameter.name) and (stem_of[tensor] in parameter.name.lower() or tensor == pointers[0])
     ]
     return f"{tensor}.stride({alike.index(name) if name in alike else 0})"
 
@@ -304,15 +234,14 @@ def _stride(name: str, kernel: Kernel, pointers: Sequence[str]) -> str:
 def _grid(kernel: Kernel, axes: Sequence[str]) -> str:
     """Return a grid: a program for each row of several, or for each block of elements."""
     if kernel.is_tuned and kernel.axes == 1 and len(axes) == 1:
-        blocks = [one.name for one in kernel.parameters if one.is_constexpr and BLOCKS.search(one.name)]
+        blocks = _blocks(kernel)
         return f'lambda meta: (triton.cdiv({axes[0]}, meta["{blocks[0]}"]),)' if blocks else f"({axes[0]},)"
     if kernel.axes == 1:
-        return (
-            f"(triton.cdiv({axes[0]}, {_block(kernel)}),)" if len(axes) == 1 and _has_block(kernel) else f"({axes[0]},)"
-        )
+        return f"(triton.cdiv({axes[0]}, {_block(kernel)}),)" if len(axes) == 1 and _blocks(kernel) else f"({axes[0]},)"
     along = [f"triton.cdiv({axes[min(axis, len(axes) - 1)]}, {_block(kernel)})" for axis in range(kernel.axes)]
     return f"({', '.join(along)})"
 
 
-def _has_block(kernel: Kernel) -> bool:
-    return any(one.is_constexpr and BLOCKS.search(one.name) for one in kernel.parameters)
+def _blocks(kernel: Kernel) -> list[str]:
+    names = (parameter.name for parameter in kernel.parameters if parameter.is_constexpr)
+    return [name for name in names if BLOCKS.search(name)]

@@ -6,10 +6,12 @@ such as `x.detach().float()`, is left out, for the harness chooses the type in w
 """
 
 import ast
+import copy
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from harness.drafts.seen_calls import SeenCall
 
@@ -33,6 +35,7 @@ CASTS = frozenset(
 """Methods that a reference does without."""
 MADE = re.compile(r"\w*(rand|empty|normal|uniform|dropout|bernoulli|Parameter)\w*")
 """Calls that make a tensor which the op does not get."""
+BUILTINS = frozenset({"abs", "float", "int", "len", "max", "min", "range", "sum"})
 MOST_STEPS = 12
 """How many names are followed back."""
 
@@ -56,6 +59,16 @@ class TestedReference:
 
 
 @dataclass(frozen=True, slots=True)
+class OpNames:
+    """The names that the reference of an op may use."""
+
+    passed: frozenset[str]
+    """Its parameters and dims."""
+    sizes: Mapping[int, str]
+    """The dims that always had one size, by that size."""
+
+
+@dataclass(frozen=True, slots=True)
 class _Origin:
     """Where a value comes from: an expression, or one part of its value."""
 
@@ -69,25 +82,23 @@ def comparison_line(path: Path, test: str) -> int:
     return next((call.lineno for call in _comparisons(function)), 0) if function is not None else 0
 
 
-def reference_of(
-    path: Path, call: SeenCall, passed: Sequence[str], sizes: Mapping[int, str], output: str = ""
-) -> TestedReference | None:
+def reference_of(path: Path, call: SeenCall, names: OpNames, output: str = "") -> TestedReference | None:
     """Return what a test compares the results of a call with; None if its source does not say.
 
     Args:
         path: the test's file.
         call: one of its calls.
-        passed: the parameters and dims that a reference may use.
-        sizes: the dims that always had one size, by that size.
+        names: what a reference may use.
         output: the parameter that a launch stores its result to, if the call is a launch.
     """
     function = _function(path, call.test_function.rpartition("::")[2])
     if function is None:
         return None
     tree = ast.parse(path.read_text(encoding="utf-8"))
-    reader = _TestReader(tree, function, call.written, frozenset(passed), sizes)
+    reader = _TestReader(tree, function, call, names)
     stored = call.written.get(output, "")
-    return next(filter(None, (reader.reference(one, call.called_as, stored) for one in _comparisons(function))), None)
+    references = (reader.reference(comparison, call.called_as, stored) for comparison in _comparisons(function))
+    return next(filter(None, references), None)
 
 
 def _function(path: Path, test: str) -> ast.FunctionDef | None:
@@ -95,22 +106,22 @@ def _function(path: Path, test: str) -> ast.FunctionDef | None:
         tree = ast.parse(path.read_text(encoding="utf-8"))
     except (OSError, SyntaxError, ValueError):
         return None
-    return next((one for one in ast.walk(tree) if isinstance(one, ast.FunctionDef) and one.name == test), None)
+    return next((node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef) and node.name == test), None)
 
 
 def _comparisons(function: ast.FunctionDef) -> Iterator[ast.Call]:
-    calls = [one for one in ast.walk(function) if isinstance(one, ast.Call)]
-    for call in sorted(calls, key=lambda one: (one.lineno, one.col_offset)):
+    calls = [node for node in ast.walk(function) if isinstance(node, ast.Call)]
+    for call in sorted(calls, key=lambda node: (node.lineno, node.col_offset)):
         if COMPARING.fullmatch(_last_name(call.func)) and len(_sides(call)) == 2:
             yield call
 
 
 def _sides(call: ast.Call) -> list[ast.expr]:
-    given = [one for one in call.args if not isinstance(one, ast.Constant | ast.JoinedStr)]
-    if isinstance(call.func, ast.Attribute) and len(given) == 1:  # `got.allclose(expected)`
-        given = [call.func.value, *given]
-    named = [one.value for one in call.keywords if one.arg in {"actual", "expected", "input", "other"}]
-    return [*given, *named][:2]
+    sides = [argument for argument in call.args if not isinstance(argument, ast.Constant | ast.JoinedStr)]
+    if isinstance(call.func, ast.Attribute) and len(sides) == 1:  # `got.allclose(expected)`
+        sides = [call.func.value, *sides]
+    named = [keyword.value for keyword in call.keywords if keyword.arg in {"actual", "expected", "input", "other"}]
+    return [*sides, *named][:2]
 
 
 def _last_name(node: ast.expr) -> str:
@@ -132,20 +143,12 @@ def _without_casts(node: ast.expr) -> ast.expr:
 class _TestReader:
     """Follows the names of one test back to where their values come from."""
 
-    def __init__(
-        self,
-        tree: ast.Module,
-        function: ast.FunctionDef,
-        written: Mapping[str, str],
-        passed: frozenset[str],
-        sizes: Mapping[int, str],
-    ) -> None:
-        self._assigned = _assigned(function)
-        self._imports = _imports(tree)
-        self._own = _own_names(tree)
-        self._passed = passed
-        self._sizes = sizes
-        self._parameter_of = {text: parameter for parameter, text in written.items()}
+    def __init__(self, tree: ast.Module, function: ast.FunctionDef, call: SeenCall, names: OpNames) -> None:
+        self.assigned = _assigned(function)
+        self.imports = _imports(tree)
+        self.own = _own_names(tree)
+        self.parameter_of = {text: parameter for parameter, text in call.written.items()}
+        self.names = names
 
     def reference(self, comparison: ast.Call, called: str, stored: str) -> TestedReference | None:
         """Return the other side of a comparison with the result of a call, or with what a launch stored to."""
@@ -159,18 +162,18 @@ class _TestReader:
         tested, other = origins if is_tested[0] else origins[::-1]
         if other is None:
             return None
-        tested = tested if tested is not None and not stored else _Origin(other.expression, other.index)
-        needed: dict[str, None] = {}
-        expression = self._rewritten(other.expression, needed, 0)
-        if expression is None:
+        tested = tested if tested is not None and not stored else other
+        rewriter = _Rewriter(self)
+        try:
+            text = ast.unparse(rewriter.followed(other.expression))
+        except _CannotRewrite:
             return None
-        text = ast.unparse(expression)
         is_part = other.index is not None and other.index != tested.index
         return TestedReference(
-            imports=tuple(self._imports[name] for name in needed if name in self._imports),
+            imports=tuple(self.imports[name] for name in rewriter.needed if name in self.imports),
             expression=f"({text})[{other.index}]" if is_part else text,
             line=comparison.lineno,
-            own_names=tuple(name for name in needed if name not in self._imports),
+            own_names=tuple(name for name in rewriter.needed if name not in self.imports),
             result_index=tested.index if tested.index != other.index else None,
         )
 
@@ -180,13 +183,11 @@ class _TestReader:
             return None
         match node:
             case ast.Name(id=name):
-                found = self._assigned.get(name, [])
-                if len(found) != 1:
+                values = self.assigned.get(name, [])
+                if len(values) != 1:
                     return None
-                expression, index = found[0]
-                if index is not None:
-                    return _Origin(expression, index)
-                return self._origin(expression, steps + 1)
+                ((expression, index),) = values
+                return self._origin(expression, steps + 1) if index is None else _Origin(expression, index)
             case ast.Attribute(attr="grad"):
                 return None
             case ast.Call(func=ast.Attribute(value=value, attr=name)) if name in CASTS:
@@ -197,103 +198,95 @@ class _TestReader:
             case _:
                 return _Origin(node, None)
 
-    def _rewritten(self, node: ast.expr, needed: dict[str, None], steps: int) -> ast.expr | None:
-        """Return an expression of the op's parameters; None if it needs something else.  Notes the names it needs."""
-        if steps > MOST_STEPS:
-            return None
-        parameter = self._parameter(node)
-        if parameter:
-            return ast.Name(id=parameter)
+
+class _CannotRewrite(Exception):
+    """An expression of a test needs something that its suite does not have."""
+
+
+class _Rewriter(ast.NodeTransformer):
+    """Rewrites an expression of a test as one of the op's parameters, and notes the names that it needs."""
+
+    def __init__(self, reader: _TestReader) -> None:
+        self._reader = reader
+        self._steps = 0
+        self.needed: dict[str, None] = {}
+
+    def followed(self, node: ast.expr) -> ast.expr:
+        """Return a rewritten copy.
+
+        Raises:
+            _CannotRewrite: the expression needs what the op does not get.
+        """
+        if self._steps > MOST_STEPS:
+            raise _CannotRewrite
+        self._steps += 1
+        rewritten = self.visit(copy.deepcopy(node))
+        self._steps -= 1
+        return rewritten
+
+    def visit(self, node: ast.AST) -> Any:
+        if isinstance(node, ast.expr) and not isinstance(node, ast.Constant):
+            parameter = self._reader.parameter_of.get(ast.unparse(node))
+            if parameter:
+                return ast.Name(id=parameter)
         match node:
             case ast.Name(id=name):
-                return self._rewritten_name(name, needed, steps)
+                return self._name(node, name)
             case ast.Call(func=ast.Attribute(value=value, attr=name)) if name in CASTS:
-                return self._rewritten(value, needed, steps + 1)
-            case ast.Constant(value=int(number)) if type(number) is int and number in self._sizes:
-                return ast.Name(id=self._sizes[number])
+                return self.followed(value)
             case ast.Call(func=function) if MADE.fullmatch(_last_name(function)):
-                return None
+                raise _CannotRewrite
+            case ast.Constant(value=int(number)) if type(number) is int and number in self._reader.names.sizes:
+                return ast.Name(id=self._reader.names.sizes[number])
             case ast.Lambda() | ast.ListComp() | ast.GeneratorExp() | ast.DictComp() | ast.SetComp() | ast.Await():
-                return None
+                raise _CannotRewrite
             case _:
-                return self._rewritten_parts(node, needed, steps)
+                return self.generic_visit(node)
 
-    def _rewritten_name(self, name: str, needed: dict[str, None], steps: int) -> ast.expr | None:
-        found = self._assigned.get(name)
-        if found:
-            ((value, index),) = found[:1]
-            inner = self._rewritten(value, needed, steps + 1) if len(found) == 1 else None
-            if inner is not None and isinstance(value, ast.Call) and not self._depends(inner):
-                return None  # what a test makes by itself, such as a module with weights of its own
-            return ast.Subscript(value=inner, slice=ast.Constant(value=index)) if inner and index is not None else inner
-        if name in self._passed:
-            return ast.Name(id=name)
-        if name in self._imports or name in self._own:
-            needed[name] = None
-            return ast.Name(id=name)
-        return ast.Name(id=name) if name in {"abs", "float", "int", "len", "max", "min", "range", "sum"} else None
-
-    def _rewritten_parts(self, node: ast.expr, needed: dict[str, None], steps: int) -> ast.expr | None:
-        copy = ast.parse(ast.unparse(node), mode="eval").body
-        for field, value in ast.iter_fields(node):
-            match value:
-                case ast.expr():
-                    inner = self._rewritten(value, needed, steps)
-                    if inner is None:
-                        return None
-                    setattr(copy, field, inner)
-                case [*members] if any(isinstance(one, ast.expr) for one in members):
-                    inner_members = [
-                        self._rewritten(one, needed, steps) if isinstance(one, ast.expr) else one for one in members
-                    ]
-                    if None in inner_members:
-                        return None
-                    setattr(copy, field, inner_members)
-                case [*members] if any(isinstance(one, ast.keyword) for one in members):
-                    kept: list[ast.keyword] = []
-                    for one in members:
-                        inner = self._rewritten(one.value, needed, steps)
-                        if inner is None:
-                            return None
-                        kept.append(ast.keyword(arg=one.arg, value=inner))
-                    setattr(copy, field, kept)
-                case _:
-                    pass
-        return copy
+    def _name(self, node: ast.Name, name: str) -> ast.expr:
+        values = self._reader.assigned.get(name)
+        if values:
+            if len(values) != 1:
+                raise _CannotRewrite
+            ((value, index),) = values
+            inner = self.followed(value)
+            if isinstance(value, ast.Call) and not self._depends(inner):
+                raise _CannotRewrite  # what a test makes by itself, such as a module with weights of its own
+            return inner if index is None else ast.Subscript(value=inner, slice=ast.Constant(value=index))
+        if name in self._reader.imports or name in self._reader.own:
+            if name not in self._reader.names.passed:
+                self.needed[name] = None
+        elif name not in self._reader.names.passed and name not in BUILTINS:
+            raise _CannotRewrite
+        return node
 
     def _depends(self, node: ast.expr) -> bool:
-        return any(isinstance(one, ast.Name) and one.id in self._passed for one in ast.walk(node))
-
-    def _parameter(self, node: ast.expr) -> str | None:
-        """Return the parameter of the op that an expression of the test stands for."""
-        if isinstance(node, ast.Constant):
-            return None
-        return self._parameter_of.get(ast.unparse(node))
+        return any(isinstance(part, ast.Name) and part.id in self._reader.names.passed for part in ast.walk(node))
 
 
 def _calls(expression: ast.expr, called: str) -> bool:
-    return any(isinstance(one, ast.Call) and ast.unparse(one.func) == called for one in ast.walk(expression))
+    return any(isinstance(part, ast.Call) and ast.unparse(part.func) == called for part in ast.walk(expression))
 
 
 def _assigned(function: ast.FunctionDef) -> dict[str, list[tuple[ast.expr, int | None]]]:
     """Return by name the expressions that the test gives it, each with the part of its value."""
-    found: dict[str, list[tuple[ast.expr, int | None]]] = {}
-    for one in ast.walk(function):
-        match one:
+    assigned: dict[str, list[tuple[ast.expr, int | None]]] = {}
+    for statement in ast.walk(function):
+        match statement:
             case ast.Assign(targets=targets, value=value):
                 for target in targets:
                     for name, index in _targets(target):
-                        found.setdefault(name, []).append((value, index))
+                        assigned.setdefault(name, []).append((value, index))
             case ast.AnnAssign(target=ast.Name(id=name), value=ast.expr() as value):
-                found.setdefault(name, []).append((value, None))
+                assigned.setdefault(name, []).append((value, None))
             case ast.AugAssign(target=ast.Name(id=name), value=value):
-                found.setdefault(name, []).append((value, None))
+                assigned.setdefault(name, []).append((value, None))
             case ast.For(target=target, iter=value):
                 for name, _ in _targets(target):
-                    found.setdefault(name, []).extend([(value, None)] * 2)
+                    assigned.setdefault(name, []).extend([(value, None)] * 2)
             case _:
                 pass
-    return found
+    return assigned
 
 
 def _targets(target: ast.expr) -> Iterator[tuple[str, int | None]]:
@@ -310,31 +303,31 @@ def _targets(target: ast.expr) -> Iterator[tuple[str, int | None]]:
 
 def _imports(tree: ast.Module) -> dict[str, str]:
     """Return by name the statement that imports it, without imports relative to the test's package."""
-    found: dict[str, str] = {}
-    for one in tree.body:
-        match one:
+    imports: dict[str, str] = {}
+    for statement in tree.body:
+        match statement:
             case ast.Import(names=names):
                 for alias in names:
                     name = (alias.asname or alias.name).partition(".")[0]
-                    found[name] = ast.unparse(ast.Import(names=[alias]))
+                    imports[name] = ast.unparse(ast.Import(names=[alias]))
             case ast.ImportFrom(module=str(), names=names, level=0):
                 for alias in names:
-                    statement = ast.ImportFrom(module=one.module, names=[alias], level=0)
-                    found[alias.asname or alias.name] = ast.unparse(statement)
+                    own = ast.ImportFrom(module=statement.module, names=[alias], level=0)
+                    imports[alias.asname or alias.name] = ast.unparse(own)
             case _:
                 pass
-    return found
+    return imports
 
 
 def _own_names(tree: ast.Module) -> frozenset[str]:
-    functions = {one.name for one in tree.body if isinstance(one, ast.FunctionDef | ast.ClassDef)}
+    functions = {statement.name for statement in tree.body if isinstance(statement, ast.FunctionDef | ast.ClassDef)}
     return frozenset(
         functions
         | {
             name
-            for one in tree.body
-            if isinstance(one, ast.Assign)
-            for target in one.targets
+            for statement in tree.body
+            if isinstance(statement, ast.Assign)
+            for target in statement.targets
             for name, _ in _targets(target)
         }
     )

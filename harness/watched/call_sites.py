@@ -10,6 +10,7 @@ import inspect
 import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from types import CodeType, FrameType
@@ -51,26 +52,23 @@ class CallSites:
         """Return the outermost function that a suite can call: outside the test's file, or else in it."""
         calls: list[tuple[bool, SeenCall]] = []
         for index in range(own[0] + 1, len(frames)):
-            frame = frames[index]
-            named = _public_name(frame)
-            if named is None or (index in own and frame.f_code.co_name == _test_name(test)):
+            callee = _callee(frames[index])
+            if callee is None or (index in own and callee.name == _test_name(test)):
                 continue
-            site = max(position for position in own if position < index)
-            written = _written(frames[site], frame, named)
-            arguments = {
-                name: _seen(value) for name, value in (_evaluated(frames[index - 1], frame, named) or {}).items()
-            }
+            site = frames[max(place for place in own if place < index)]
+            arguments = {name: _seen(value) for name, value in _evaluated(frames[index - 1], callee).items()}
+            module, file = callee.frame.f_globals["__name__"], callee.frame.f_code.co_filename
             call = SeenCall(
                 test=test,
-                module=frame.f_globals["__name__"],
-                name=named,
-                file=frame.f_code.co_filename,
-                folder=self._folder(frame.f_globals["__name__"], frame.f_code.co_filename),
+                module=module,
+                name=callee.name,
+                file=file,
+                folder=self._folder(module, file),
                 arguments=arguments,
-                called_as=_called_as(frames[site]),
-                written=written,
+                called_as=_called_as(site),
+                written=_written(site, callee),
                 sizes=_sizes(frames[own[0]]),
-                line=frames[site].f_lineno,
+                line=site.f_lineno,
                 kernel=request.source.fn.__name__,
             )
             kinds = {argument.kind for argument in arguments.values()}
@@ -84,8 +82,8 @@ class CallSites:
         function = kernel.fn
         if "<locals>" in function.__qualname__ or function.__code__.co_filename.startswith(self._generated):
             return None
-        passed = zip(kernel.arg_names, request.arguments, strict=False)
-        arguments = {name: _seen(value) for name, value in passed}
+        named = zip(kernel.arg_names, request.arguments, strict=False)
+        arguments = {name: _seen(value) for name, value in named}
         if any(argument.kind is ArgumentKind.OTHER for argument in arguments.values()):
             return None
         return SeenCall(
@@ -130,59 +128,59 @@ def _test_name(test: str) -> str:
     return function_of(test).rpartition("::")[2]
 
 
-def _public_name(frame: FrameType) -> str | None:
-    """Return the name by which the frame's function is reached from its module; None if a suite cannot call it."""
+@dataclass(frozen=True, slots=True)
+class _Callee:
+    """A function on the stack that a suite can call."""
+
+    frame: FrameType
+    name: str
+    """By which it is reached from its module."""
+    signature: inspect.Signature
+    """Without the context of an autograd function."""
+
+
+def _callee(frame: FrameType) -> _Callee | None:
+    """Return the frame's function; None if a suite cannot call it."""
     code = frame.f_code
-    module = sys.modules.get(frame.f_globals.get("__name__", ""))
-    parts = code.co_qualname.split(".")
-    if module is None or "<" in code.co_qualname:
+    owner: Any = sys.modules.get(frame.f_globals.get("__name__", ""))
+    *outer, name = code.co_qualname.split(".")
+    if owner is None or "<" in code.co_qualname:
         return None
-    owner: Any = module
-    for part in parts[:-1]:
+    for part in outer:
         owner = getattr(owner, part, None)
-    function = getattr(owner, parts[-1], None)
+    function = getattr(owner, name, None)
     if not inspect.isfunction(function) or inspect.unwrap(function).__code__ is not code:
         return None
-    if isinstance(owner, type):
-        is_autograd = issubclass(owner, torch.autograd.Function) and parts[-1] == "forward"
-        return ".".join((*parts[:-1], "apply")) if is_autograd else None
-    return code.co_qualname
+    signature = inspect.signature(inspect.unwrap(function))
+    if not isinstance(owner, type):
+        return _Callee(frame, code.co_qualname, signature)
+    if not issubclass(owner, torch.autograd.Function) or name != "forward":
+        return None
+    without_context = list(signature.parameters.values())[1:]
+    return _Callee(frame, ".".join((*outer, "apply")), signature.replace(parameters=without_context))
 
 
-def _signature(frame: FrameType, named: str) -> inspect.Signature:
-    """Return the parameters of the function that was called, without the context of an autograd function."""
-    code = frame.f_code
-    owner: Any = sys.modules[frame.f_globals["__name__"]]
-    for part in code.co_qualname.split("."):
-        owner = getattr(owner, part)
-    signature = inspect.signature(inspect.unwrap(owner))
-    parameters = list(signature.parameters.values())
-    return signature.replace(parameters=parameters[1:] if named.endswith(".apply") else parameters)
-
-
-def _evaluated(caller: FrameType, callee: FrameType, named: str) -> Bound | None:
+def _evaluated(caller: FrameType, callee: _Callee) -> Bound:
     """Return the arguments by parameter: as the caller has them by name, or else as the function has them now."""
-    signature = _signature(callee, named)
-    by_name = _bound(caller, signature)
+    by_name = _bound(caller, callee.signature)
     if by_name is not None:
         return by_name
-    values = callee.f_locals
+    values = callee.frame.f_locals
     kinds = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
-    wanted = [parameter for parameter in signature.parameters.values() if parameter.kind not in kinds]
+    wanted = [parameter for parameter in callee.signature.parameters.values() if parameter.kind not in kinds]
     return {
         parameter.name: values[parameter.name]
         for parameter in wanted
-        if parameter.name in values and not _is_default(parameter, values)
+        if parameter.name in values and not _is_default(parameter, values[parameter.name])
     }
 
 
-def _is_default(parameter: inspect.Parameter, values: Mapping[str, Any]) -> bool:
-    default, value = parameter.default, values[parameter.name]
-    return default is not inspect.Parameter.empty and (default is value or _plainly_equal(default, value))
-
-
-def _plainly_equal(first: object, second: object) -> bool:
-    return type(first) is type(second) and isinstance(first, bool | int | float | str) and first == second
+def _is_default(parameter: inspect.Parameter, value: Any) -> bool:
+    default = parameter.default
+    if default is inspect.Parameter.empty:
+        return False
+    is_plain = type(default) is type(value) and isinstance(value, bool | int | float | str)
+    return default is value or (is_plain and default == value)
 
 
 def _bound(caller: FrameType, signature: inspect.Signature) -> Bound | None:
@@ -224,16 +222,14 @@ def _called_as(caller: FrameType) -> str:
     return ast.unparse(node.func) if node is not None else ""
 
 
-def _written(caller: FrameType, callee: FrameType, named: str) -> Mapping[str, str]:
+def _written(caller: FrameType, callee: _Callee) -> Mapping[str, str]:
     """Return the source of each argument, if the test's own line calls the function and not what leads to it."""
     node = _call_of(caller)
-    if node is None or not _is_call_of(node.func, caller, callee, named):
-        return {}
-    if any(isinstance(part, ast.Starred) for part in node.args):
+    if node is None or not _is_call_of(node.func, caller, callee) or _is_starred(node):
         return {}
     try:
         keywords = {keyword.arg: ast.unparse(keyword.value) for keyword in node.keywords if keyword.arg}
-        bound = _signature(callee, named).bind(*map(ast.unparse, node.args), **keywords)
+        bound = callee.signature.bind(*map(ast.unparse, node.args), **keywords)
     except TypeError:  # a decorator changes the arguments
         return {}
     return {name: text for name, text in bound.arguments.items() if isinstance(text, str)}
@@ -242,27 +238,27 @@ def _written(caller: FrameType, callee: FrameType, named: str) -> Mapping[str, s
 def _written_launch(caller: FrameType, parameters: Sequence[str]) -> Mapping[str, str]:
     """Return the source of each argument of `kernel[grid](…)`."""
     node = _call_of(caller)
-    if (
-        node is None
-        or not isinstance(node.func, ast.Subscript)
-        or any(isinstance(part, ast.Starred) for part in node.args)
-    ):
+    if node is None or not isinstance(node.func, ast.Subscript) or _is_starred(node):
         return {}
     positional = dict(zip(parameters, map(ast.unparse, node.args), strict=False))
-    named = {part.arg or "": ast.unparse(part.value) for part in node.keywords}
-    return positional | {name: text for name, text in named.items() if name in parameters}
+    keywords = {keyword.arg or "": ast.unparse(keyword.value) for keyword in node.keywords}
+    return positional | {name: text for name, text in keywords.items() if name in parameters}
 
 
-def _is_call_of(node: ast.expr, caller: FrameType, callee: FrameType, named: str) -> bool:
+def _is_starred(node: ast.Call) -> bool:
+    return any(isinstance(argument, ast.Starred) for argument in node.args)
+
+
+def _is_call_of(node: ast.expr, caller: FrameType, callee: _Callee) -> bool:
     match node:
         case ast.Name():
             try:
                 function = _value(node, caller)
             except LookupError:
                 return False
-            return inspect.isfunction(function) and inspect.unwrap(function).__code__ is callee.f_code
+            return inspect.isfunction(function) and inspect.unwrap(function).__code__ is callee.frame.f_code
         case ast.Attribute(attr=name):
-            return name == named.rpartition(".")[2]
+            return name == callee.name.rpartition(".")[2]
         case _:
             return False
 

@@ -28,7 +28,7 @@ from harness.execution.reruns import recording
 from harness.model.device import DeviceProfile
 from harness.model.ending import Completed, Ending, Faulted, Unsupported
 from harness.model.run import Run
-from harness.watched.argument_memory import host_copies, size_bytes
+from harness.watched.launch_memory import host_copies, size_bytes
 from harness.watched.launch_recorder import LaunchDetails, LaunchRecorder, current_test, launch_case
 from harness.watched.program_threads import CallingLines, MainThread, note_lines_of_backward
 from harness.watched.recorded_launch import record_launch

@@ -9,6 +9,7 @@ from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from harness.drafts.suite_text import OpText, SuiteText
 from harness.errors import HarnessError
 from harness.findings.recorded_cases import LAUNCHES, Recorded
 from harness.findings.rerun import options_for, replay
@@ -24,28 +25,6 @@ from harness.workers.fork_servers.shared_zygotes import SharedZygotes
 
 LAUNCH, SUITE = "launch.pt", "suite.py"
 SANITIZER = ComputeSanitizerClean.name
-TEMPLATE = '''\
-"""A launch of {kernel} that `harness run` recorded.
-
-{test}
-"""
-
-from pathlib import Path
-
-from harness.suite import op
-
-
-@op(dims={{}}, inputs={{}}, waives=("result-structure",))
-def {kernel}():
-    from harness.watched.recorded_launch import launch_again
-
-    launch_again(Path(__file__).with_name("{launch}"))
-
-
-@{kernel}.reference
-def _():
-    """A launch by itself has no definition."""
-'''
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,16 +40,16 @@ class LaunchRepeater:
     sanitizer: SanitizerChoice | None = None
     """The tool under which the launches were made."""
 
-    def repeat(self, found: Iterable[WatchedFinding]) -> None:
+    def repeat(self, findings: Iterable[WatchedFinding]) -> None:
         """Repeat the launch of each finding that has a recording."""
         with closing(SharedZygotes()) as zygotes:
-            for one in found:
-                if one.recording and one.finding.launch is not None:
-                    self.keep(self._repeated(one, zygotes))
+            for watched in findings:
+                if watched.recording and watched.finding.launch is not None:
+                    self.keep(self._repeated(watched, zygotes))
 
-    def _repeated(self, one: WatchedFinding, zygotes: SharedZygotes) -> Finding:
-        finding = one.finding
-        suite = self._suite(one)
+    def _repeated(self, watched: WatchedFinding, zygotes: SharedZygotes) -> Finding:
+        finding = watched.finding
+        suite = self._suite(watched)
         case = replace(finding.case, op=f"{named_in_project(str(suite))}:{_kernel(finding)}")
         recorded = Recorded(
             case=case,
@@ -96,20 +75,30 @@ class LaunchRepeater:
             return finding
         return replace(finding, case=case, confirmed=True, repeats=repeats, launch=replayed.same[0].launch)
 
-    def _suite(self, one: WatchedFinding) -> Path:
+    def _suite(self, watched: WatchedFinding) -> Path:
         """Write the suite of a recorded launch, beside the recording."""
-        place = prepared(LAUNCHES / one.finding.id)
-        shutil.copyfile(self.folder / one.recording, place / LAUNCH)
-        text = TEMPLATE.format(kernel=_kernel(one.finding), test=_test_of(one.finding), launch=LAUNCH)
-        (place / SUITE).write_text(text, encoding="utf-8")
+        place = prepared(LAUNCHES / watched.finding.id)
+        shutil.copyfile(self.folder / watched.recording, place / LAUNCH)
+        (place / SUITE).write_text(str(_suite_text(watched.finding)), encoding="utf-8")
         return place / SUITE
+
+
+def _suite_text(finding: Finding) -> SuiteText:
+    op = OpText(
+        name=_kernel(finding),
+        more={"waives": '("result-structure",)'},
+        body=(
+            "from harness.watched.recorded_launch import launch_again",
+            "",
+            f'launch_again(Path(__file__).with_name("{LAUNCH}"))',
+        ),
+        definition=('"""A launch by itself has no definition."""',),
+    )
+    test = f"\nTest: {finding.watched.test}\n" if finding.watched else ""
+    about = f"A launch of {op.name} that `harness run` recorded.\n{test}"
+    return SuiteText(about=about, imports=("from pathlib import Path",), ops=(op,))
 
 
 def _kernel(finding: Finding) -> str:
     assert finding.launch is not None
     return finding.launch.kernel
-
-
-def _test_of(finding: Finding) -> str:
-    watched = finding.watched
-    return f"Test: {watched.test}" if watched is not None else ""

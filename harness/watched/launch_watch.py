@@ -29,8 +29,7 @@ from harness.model.case import LaneFill, Scale
 from harness.model.ending import Completed, Ending, OutOfMemory, Unsupported
 from harness.model.run import Measure, Refilled, Result, Role, Run, UndefinedLanes, UninitialisedRead
 from harness.settings import Settings
-from harness.watched.argument_memory import Copies, copies_of, restore, size_bytes
-from harness.watched.launch_memory import bounded_memory
+from harness.watched.launch_memory import Copies, bounded_memory, copies_of, restore, size_bytes
 from harness.watched.launch_recorder import LaunchDetails, LaunchRecorder, current_test, launch_case
 from harness.watched.program_threads import (
     CallingLines,

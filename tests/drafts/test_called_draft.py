@@ -68,7 +68,8 @@ def draft(tmp_path: Path) -> Any:
     def write(body: str, *calls: SeenCall) -> str:
         file = tmp_path / "test_it.py"
         file.write_text(HEADER + "".join(f"    {line}\n" for line in body.splitlines()), encoding="utf-8")
-        return draft_of_calls(SeenTest(test="test_it.py::test_it", calls=calls), file, tmp_path / "suites/it.py").text
+        seen = SeenTest(test="test_it.py::test_it", calls=calls)
+        return str(draft_of_calls(seen, file, tmp_path / "suites/it.py"))
 
     return write
 
