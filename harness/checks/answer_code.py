@@ -26,12 +26,12 @@ def load(place: CodePlace) -> Any:
         CodeMissing: its module has no such name.
         Exception: whatever the module raises when it is imported.
     """
-    found: Any = _module(place)
+    value: Any = _module(place)
     for part in place.name.split("."):
-        if not hasattr(found, part):
+        if not hasattr(value, part):
             raise CodeMissing(f"{place.file or place.module} has no {place.name!r}")
-        found = getattr(found, part)
-    return found
+        value = getattr(value, part)
+    return value
 
 
 @cache

@@ -49,20 +49,20 @@ def checked_code(new: Code, reference: Code | None, inputs: Code | None) -> Chec
     return CheckedCode(candidate=code_place(new), reference=code_place(reference), inputs=code_place(inputs))
 
 
-def code_place(given: Code) -> CodePlace:
+def code_place(code: Code) -> CodePlace:
     """Return the place that `module:function` or `file.py:function` names, or where a function is defined.
 
     Raises:
         UsageError: there is no such file or name, or the function is not at the top of a module.
     """
-    if callable(given) and not isinstance(given, str | Path):
-        return _place_of(given)
-    before, colon, name = str(given).rpartition(":")
+    if callable(code) and not isinstance(code, str | Path):
+        return _place_of(code)
+    before, colon, name = str(code).rpartition(":")
     if not colon or not before or not name:
-        raise UsageError(f"{given}: write module:function or path/file.py:function")
+        raise UsageError(f"{code}: write module:function or path/file.py:function")
     if not before.endswith(".py"):
         if "/" in before or not all(part.isidentifier() for part in before.split(".")):
-            raise UsageError(f"{given}: {before!r} is neither a module nor a Python file")
+            raise UsageError(f"{code}: {before!r} is neither a module nor a Python file")
         return CodePlace(file="", module=before, name=name)
     path = _file(before)
     known = _names(path)
@@ -71,14 +71,14 @@ def code_place(given: Code) -> CodePlace:
     return CodePlace(file=str(path), module="", name=name)
 
 
-def _is_file(given: Code) -> bool:
-    return isinstance(given, str | Path) and str(given).endswith(".py")
+def _is_file(code: Code) -> bool:
+    return isinstance(code, str | Path) and str(code).endswith(".py")
 
 
-def _file(given: str) -> Path:
-    path = Path(given).absolute()
+def _file(name: str) -> Path:
+    path = Path(name).absolute()
     if not path.is_file():
-        raise UsageError(f"there is no file {given!r}")
+        raise UsageError(f"there is no file {name!r}")
     return path
 
 
@@ -109,18 +109,18 @@ def _names(path: Path) -> set[str]:
         tree = ast.parse(path.read_text(encoding="utf-8"))
     except (SyntaxError, UnicodeDecodeError, OSError) as error:
         raise UsageError(f"{path} is no Python file: {error}") from None
-    found: set[str] = set()
+    names: set[str] = set()
     for node in ast.walk(tree):
         match node:
             case ast.FunctionDef(name=name) | ast.ClassDef(name=name) | ast.AsyncFunctionDef(name=name):
-                found.add(name)
+                names.add(name)
             case ast.Import(names=aliases) | ast.ImportFrom(names=aliases):
-                found.update((alias.asname or alias.name).partition(".")[0] for alias in aliases)
+                names.update((alias.asname or alias.name).partition(".")[0] for alias in aliases)
             case ast.Name(id=name, ctx=ast.Store()):
-                found.add(name)
+                names.add(name)
             case _:
                 pass
-    return found
+    return names
 
 
 def _place_of(function: Callable[..., Any]) -> CodePlace:

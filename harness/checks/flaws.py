@@ -63,14 +63,14 @@ class Evidences:
 
 def flaws_of(seen: Evidences) -> tuple[CandidateFlaw, ...]:
     """Return the flaws, each kind and message once, the gravest first."""
-    found = [
+    flaws = [
         *_of_makers(seen.completed),
         *_of_forms(seen.completed),
         *(_of_failure(*failure, seen) for failure in seen.failures),
         *_of_endings(seen),
     ]
     once: dict[tuple[FlawKind, str], CandidateFlaw] = {}
-    for flaw in found:
+    for flaw in flaws:
         once.setdefault((flaw.kind, flaw.message), flaw)
     ranks = list(FlawKind)
     return tuple(sorted(once.values(), key=lambda flaw: ranks.index(flaw.kind)))
@@ -87,7 +87,7 @@ def _of_makers(completed: Sequence[Run]) -> Iterator[CandidateFlaw]:
     by_torch = [(run, result) for run in completed for result in run.results if _is_by_torch(result)]
     if by_torch:
         run, result = by_torch[0]
-        cases = len({id(one) for one, _ in by_torch})
+        cases = len({id(by) for by, _ in by_torch})
         launched = "" if run.launches else ": no kernel is launched"
         message = f"torch computes {result.name}, no kernel does, in {cases} of {len(completed)} cases{launched}"
         yield CandidateFlaw(kind=FlawKind.NO_KERNEL, message=message, case=str(run.case), cases=cases)
@@ -100,13 +100,15 @@ def _of_makers(completed: Sequence[Run]) -> Iterator[CandidateFlaw]:
 
 def _of_forms(completed: Sequence[Run]) -> Iterator[CandidateFlaw]:
     """Yield a flaw if outputs have another form than the reference's; gradients have their own oracles."""
-    found = [(run, one) for run in completed for one in run.mismatches if not one.name.startswith("d:")]
-    if found:
-        run, mismatch = found[0]
+    mismatches = [
+        (run, mismatch) for run in completed for mismatch in run.mismatches if not mismatch.name.startswith("d:")
+    ]
+    if mismatches:
+        run, mismatch = mismatches[0]
         got = "nothing" if mismatch.got is None else str(mismatch.got)
         wanted = "nothing" if mismatch.expected is None else str(mismatch.expected)
         message = f"{mismatch.name} is {got} where the reference returns {wanted}"
-        cases = len({id(one) for one, _ in found})
+        cases = len({id(by) for by, _ in mismatches})
         yield CandidateFlaw(kind=FlawKind.WRONG_FORM, message=message, case=str(run.case), cases=cases)
 
 

@@ -19,11 +19,11 @@ NAMES = "weights.json"
 
 def key_of(tensors: Mapping[str, torch.Tensor]) -> str:
     """Return a digest of names, shapes, types and bytes, whatever the layout in memory."""
-    made = hashlib.sha256()
+    digest = hashlib.sha256()
     for name, value in sorted(tensors.items()):
-        made.update(f"{name}:{tuple(value.shape)}:{value.dtype};".encode())
-        made.update(_bytes(value))
-    return made.hexdigest()[:32]
+        digest.update(f"{name}:{tuple(value.shape)}:{value.dtype};".encode())
+        digest.update(_bytes(value))
+    return digest.hexdigest()[:32]
 
 
 def keep_outputs(folder: Path, key: str, returned: Any) -> None:
@@ -52,7 +52,7 @@ def read_outputs(folder: Path, key: str) -> Any:
         return None
     header, _, data = path.read_bytes().partition(b"\n")
     described = json.loads(header)
-    made: list[torch.Tensor] = []
+    outputs: list[torch.Tensor] = []
     at = 0
     for kind, shape in described["outputs"]:
         dtype = getattr(torch, kind)
@@ -60,9 +60,9 @@ def read_outputs(folder: Path, key: str) -> Any:
         size = value.numel() * value.element_size()
         if value.numel():
             value = torch.frombuffer(bytearray(data[at : at + size]), dtype=dtype).reshape(shape)
-        made.append(value)
+        outputs.append(value)
         at += size
-    return made[0] if described["is_single"] else tuple(made)
+    return outputs[0] if described["is_single"] else tuple(outputs)
 
 
 def keep_names(folder: Path, names: Iterable[str]) -> None:

@@ -42,19 +42,19 @@ class Probe:
 
     def inputs(self, sizes: Mapping[str, int], deviation: float = 1.0) -> dict[str, torch.Tensor]:
         """Return random inputs; numbers of any sign have the deviation."""
-        made: dict[str, torch.Tensor] = {}
-        for given in self.task.inputs:
-            shape = [extent_of(extent, sizes) for extent in given.shape]
-            if given.is_integer:
-                high = max(extent_of(given.high, sizes), given.low + 1)
-                drawn = torch.randint(given.low, high, shape)
+        tensors: dict[str, torch.Tensor] = {}
+        for sampled in self.task.inputs:
+            shape = [extent_of(extent, sizes) for extent in sampled.shape]
+            if sampled.is_integer:
+                high = max(extent_of(sampled.high, sizes), sampled.low + 1)
+                drawn = torch.randint(sampled.low, high, shape)
                 drawn.reshape(-1)[-1:] = high - 1  # the largest index counts
-                made[given.name] = drawn.to(torch.int64 if given.is_wide else torch.int32)
+                tensors[sampled.name] = drawn.to(torch.int64 if sampled.is_wide else torch.int32)
             else:
                 values = torch.randn(shape)
-                values = deviation * values if given.draw is Draw.VALUES else values.sigmoid()
-                made[given.name] = values.to(TORCH_DTYPES[given.dtype or self.task.dtype])
-        return made
+                values = deviation * values if sampled.draw is Draw.VALUES else values.sigmoid()
+                tensors[sampled.name] = values.to(TORCH_DTYPES[sampled.dtype or self.task.dtype])
+        return tensors
 
 
 def smallest_sizes(probe: Probe, dims: Iterable[SampledDim]) -> tuple[dict[str, int], str]:
@@ -74,14 +74,14 @@ def free_axes(probe: Probe, dim: SampledDim, base: Mapping[str, int]) -> tuple[s
     A model of 64 channels may have images of 64 rows.  If the reference does not need the size on any axis, the usual
     places of channels stay: the second axis and the last one.
     """
-    others = [factor * dim.sizes[0] + 1 for factor in (1, 2)]
+    other_sizes = [factor * dim.sizes[0] + 1 for factor in (1, 2)]
 
     def accepts(axes: Iterable[str]) -> bool:
-        return not any(with_extent(probe, axes, str(size)).problem(base) for size in others)
+        return not any(with_extent(probe, axes, str(size)).problem(base) for size in other_sizes)
 
     free = [axis for axis in dim.axes if accepts((axis,))]
     if len(free) == len(dim.axes):
-        ranks = {given.name: len(given.shape) for given in probe.task.inputs}
+        ranks = {sampled.name: len(sampled.shape) for sampled in probe.task.inputs}
         free = [place for place in free if (at := _position(place))[1] not in {1, ranks[at[0]] - 1}]
     return tuple(free) if free and accepts(free) else ()
 
@@ -91,10 +91,12 @@ def with_extent(probe: Probe, axes: Iterable[str], extent: str) -> Probe:
     places = set(map(_position, axes))
     inputs = tuple(
         replace(
-            given,
-            shape=tuple(extent if (given.name, axis) in places else before for axis, before in enumerate(given.shape)),
+            sampled,
+            shape=tuple(
+                extent if (sampled.name, axis) in places else before for axis, before in enumerate(sampled.shape)
+            ),
         )
-        for given in probe.task.inputs
+        for sampled in probe.task.inputs
     )
     return replace(probe, task=replace(probe.task, inputs=inputs))
 
@@ -109,11 +111,11 @@ def with_any_numbers(probe: Probe, base: Mapping[str, int]) -> Probe:
 
     Problems have inputs of `torch.rand`, for which a ReLU that does nothing is right.
     """
-    for index, given in enumerate(probe.task.inputs):
-        if given.is_integer or given.draw not in {Draw.UNIT, Draw.POSITIVE}:
+    for index, sampled in enumerate(probe.task.inputs):
+        if sampled.is_integer or sampled.draw not in {Draw.UNIT, Draw.POSITIVE}:
             continue
         inputs = list(probe.task.inputs)
-        inputs[index] = replace(given, draw=Draw.VALUES, is_widened=True)
+        inputs[index] = replace(sampled, draw=Draw.VALUES, is_widened=True)
         wider = replace(probe, task=replace(probe.task, inputs=tuple(inputs)))
         if all(_is_finite(wider, base, deviation) for deviation in DEVIATIONS):
             probe = wider

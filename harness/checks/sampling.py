@@ -66,9 +66,9 @@ def _task(order: SampleOrder) -> SampledTask:
         samples = _samples_of(make())
     first = samples[0]
     names = _names(order.answer, len(first))
-    for one in samples:
-        if len(one) != len(first):
-            raise NoSample(f"the samples have {len(first)} and {len(one)} arguments: return as many in each")
+    for sample in samples:
+        if len(sample) != len(first):
+            raise NoSample(f"the samples have {len(first)} and {len(sample)} arguments: return as many in each")
     axes = dict(_axes(samples, names))
     dims = _dims(axes, order)
     by_sizes = {dim.sizes: dim.name for dim in dims}
@@ -77,11 +77,11 @@ def _task(order: SampleOrder) -> SampledTask:
     inputs: list[SampledInput] = []
     arguments: list[ArgumentForm] = []
     for index, name in enumerate(names):
-        values = [one[index] for one in samples]
+        values = [sample[index] for sample in samples]
         if isinstance(values[0], torch.Tensor):
-            given = _input(name, values, by_sizes, dims, dtype)
-            inputs.append(given)
-            arguments.append(ArgumentForm(tensor=name, element=_element(values[0].dtype, given)))
+            sampled = _input(name, values, by_sizes, dims, dtype)
+            inputs.append(sampled)
+            arguments.append(ArgumentForm(tensor=name, element=_element(values[0].dtype, sampled)))
         else:
             arguments.append(_constant(index, values, by_sizes))
     if not inputs:
@@ -107,21 +107,21 @@ def _names(answer: Answer, count: int) -> list[str]:
     function = load(answer.reference)
     target = getattr(function, "forward", function) if answer.is_model else function
     try:
-        found = [name for name in inspect.signature(target).parameters if name != "self"]
+        parameters = [name for name in inspect.signature(target).parameters if name != "self"]
     except (TypeError, ValueError):
-        found = []
-    made: list[str] = []
+        parameters = []
+    names: list[str] = []
     for index in range(count):
-        name = found[index] if index < len(found) else ""
+        name = parameters[index] if index < len(parameters) else ""
         legal = name.isidentifier() and not name.startswith("_") and name not in {"again", "args", "kwargs", "grad"}
-        made.append(name if legal and not (name[:1] == "n" and name[1:].isdigit()) else f"x{index}")
-    return made
+        names.append(name if legal and not (name[:1] == "n" and name[1:].isdigit()) else f"x{index}")
+    return names
 
 
 def _axes(samples: Sequence[Sequence[Any]], names: Sequence[str]) -> Iterator[tuple[str, tuple[int, ...]]]:
     """Yield each axis of a tensor with its sizes in all samples."""
     for index, name in enumerate(names):
-        tensors = [one[index] for one in samples]
+        tensors = [sample[index] for sample in samples]
         if not any(isinstance(value, torch.Tensor) for value in tensors):
             continue
         if not all(isinstance(value, torch.Tensor) for value in tensors):
@@ -143,17 +143,17 @@ def _dims(axes: Mapping[str, tuple[int, ...]], order: SampleOrder) -> list[Sampl
         rank = sum(other.startswith(f"{place.partition('.')[0]}.") for other in axes)
         ranks[sizes] = max(rank, ranks.get(sizes, 0))
         places.setdefault(sizes, []).append(place)
-    made: list[SampledDim] = []
-    for sizes, found in places.items():
-        name = _unused(f"n{sizes[0]}", made)
+    dims: list[SampledDim] = []
+    for sizes, axes_of_dim in places.items():
+        name = _unused(f"n{sizes[0]}", dims)
         high = max(HIGHEST.get(ranks[sizes], OTHERWISE), 1)
-        made.append(SampledDim(name=name, sizes=sizes, axes=tuple(found), low=1, high=high))
-    known = {dim.name for dim in made} | {str(dim.sizes[0]) for dim in made}
+        dims.append(SampledDim(name=name, sizes=sizes, axes=tuple(axes_of_dim), low=1, high=high))
+    known = {dim.name for dim in dims} | {str(dim.sizes[0]) for dim in dims}
     for name, _ in order.declared:
         if name not in known:
-            listed = ", ".join(f"{dim.name} ({', '.join(dim.axes)})" for dim in made)
+            listed = ", ".join(f"{dim.name} ({', '.join(dim.axes)})" for dim in dims)
             raise NoSample(f"--sizes names {name}, but the dims are {listed}")
-    return made
+    return dims
 
 
 def _unused(name: str, dims: Iterable[SampledDim]) -> str:
@@ -177,19 +177,19 @@ def _input(
         if (sizes := tuple(int(value.shape[axis]) for value in values))
     )
     flat = torch.cat([_part(value.detach()).reshape(-1).cpu() for value in values])
-    given = values[0].dtype
-    if given in FLOATS:
+    element = values[0].dtype
+    if element in FLOATS:
         numbers = flat.to(torch.float64)
         if not _holds_few_integers(numbers):
-            own = None if FLOATS[given] == dtype else FLOATS[given]
+            own = None if FLOATS[element] == dtype else FLOATS[element]
             return SampledInput(name=name, shape=shape, dtype=own, draw=_draw(values, numbers), has_gradient=True)
         low, high = int(numbers.min()), int(numbers.max()) + 1
         return SampledInput(name=name, shape=shape, is_integer=True, low=low, high=str(high), is_wide=True)
-    if given not in INTEGERS:
+    if element not in INTEGERS:
         raise NoSample(
-            f"{name} has elements of {kind_of(given)}: the virtual GPU draws float32, bfloat16, float16 and integers"
+            f"{name} has elements of {kind_of(element)}: the virtual GPU draws float32, bfloat16, float16 and integers"
         )
-    if given is torch.bool:
+    if element is torch.bool:
         return SampledInput(name=name, shape=shape, is_integer=True, low=0, high="2")
     low, largest = int(flat.min()), int(flat.max())
     high = str(largest + 1)
@@ -198,7 +198,7 @@ def _input(
         if largest < size <= 2 * (largest + 1) and low >= 0:
             high = dim  # labels below a number of classes, indices of rows
             break
-    wide = given is torch.int64
+    wide = element is torch.int64
     return SampledInput(name=name, shape=shape, is_integer=True, low=low, high=high, is_wide=wide)
 
 
@@ -207,16 +207,16 @@ def _part(value: torch.Tensor) -> torch.Tensor:
     for axis in range(value.dim()):
         if value.numel() <= MOST_ELEMENTS:
             break
-        others = value.numel() // value.shape[axis]
-        value = value.narrow(axis, 0, min(value.shape[axis], max(1, MOST_ELEMENTS // others)))
+        row = value.numel() // value.shape[axis]
+        value = value.narrow(axis, 0, min(value.shape[axis], max(1, MOST_ELEMENTS // row)))
     return value
 
 
-def _element(dtype: torch.dtype, given: SampledInput) -> str:
+def _element(dtype: torch.dtype, sampled: SampledInput) -> str:
     """Return the type to which an input is changed for the call; empty if it is drawn in its own type."""
-    if not given.is_integer:
+    if not sampled.is_integer:
         return ""
-    drawn = torch.int64 if given.is_wide else torch.int32
+    drawn = torch.int64 if sampled.is_wide else torch.int32
     return "" if dtype == drawn else kind_of(dtype)
 
 
@@ -282,10 +282,10 @@ def _probed(probe: Probe, init_sizes: frozenset[int], declared: Mapping[str, tup
     for dim, limited in zip(probe.task.dims, tuple(dims), strict=True):
         if limited.fixed and (axes := free_axes(probe, dim, base)):
             probe, dims = _split(probe, dims, dim, axes)
-            base = {one.name: base.get(one.name, dim.sizes[0]) for one in dims}
+            base = {split.name: base.get(split.name, dim.sizes[0]) for split in dims}
     if probe.answer.is_model:
         probe = with_any_numbers(probe, base)
-    made = [dim if dim.choices else _with_range(probe, dim, base) for dim in dims]
+    ranged = [dim if dim.choices else _with_range(probe, dim, base) for dim in dims]
     inputs = probe.inputs(base)
     kept = {name: value.clone() for name, value in inputs.items()}
     first = {name: value.clone() for name, value in probe.outputs(inputs, base).items()}
@@ -293,7 +293,7 @@ def _probed(probe: Probe, init_sizes: frozenset[int], declared: Mapping[str, tup
     second = probe.outputs({name: value.clone() for name, value in kept.items()}, base)
     if key_of(first) != key_of(second):
         raise NoSample("the reference returns other values for the same inputs: it must not be random")
-    return replace(probe.task, dims=tuple(made), mutated=mutated)
+    return replace(probe.task, dims=tuple(ranged), mutated=mutated)
 
 
 def _before_probing(dim: SampledDim, init_sizes: frozenset[int], declared: tuple[int, ...]) -> SampledDim:
@@ -309,14 +309,14 @@ def _split(
 ) -> tuple[Probe, list[SampledDim]]:
     """Return the probe and the dims with a dim of its own for these axes of a fixed one."""
     name = _unused(fixed.name, dims)
-    made: list[SampledDim] = []
+    split: list[SampledDim] = []
     for dim in dims:
         rest = tuple(axis for axis in dim.axes if axis not in axes)
         if rest:
-            made.append(replace(dim, axes=rest))
+            split.append(replace(dim, axes=rest))
         if dim.name == fixed.name:
-            made.append(replace(fixed, name=name, axes=tuple(axes)))
-    return with_extent(probe, axes, name), made
+            split.append(replace(fixed, name=name, axes=tuple(axes)))
+    return with_extent(probe, axes, name), split
 
 
 def _fixed(dim: SampledDim, why: str) -> SampledDim:
@@ -348,16 +348,16 @@ class _SmallFactories(TorchFunctionMode):
         self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
     ) -> Any:
         """Call the function; for one row, if the whole tensor is large."""
-        given = dict(kwargs or {})
-        if args and (known := self._rows.get(id(args[0]))) and _is_pointwise(func, (*args[1:], *given.values())):
+        options = dict(kwargs or {})
+        if args and (known := self._rows.get(id(args[0]))) and _is_pointwise(func, (*args[1:], *options.values())):
             whole, row = known
-            return self._repeated(func(row, *args[1:], **given), whole.shape)
+            return self._repeated(func(row, *args[1:], **options), whole.shape)
         if func not in _ROWS:
-            return func(*args, **given)
-        plain = {name: value for name, value in given.items() if name not in {"device", "pin_memory", "generator"}}
+            return func(*args, **options)
+        plain = {name: value for name, value in options.items() if name not in {"device", "pin_memory", "generator"}}
         shape = func(*args, **plain, device="meta").shape
         if shape.numel() <= MOST_ELEMENTS:
-            return func(*args, **given)
+            return func(*args, **options)
         row = _ROWS[func](args, {name: value for name, value in plain.items() if name != "size"}, shape[-1])
         return self._repeated(row, shape)
 
@@ -367,10 +367,10 @@ class _SmallFactories(TorchFunctionMode):
         return whole
 
 
-def _is_pointwise(func: Callable[..., Any], others: Iterable[Any]) -> bool:
+def _is_pointwise(func: Callable[..., Any], operands: Iterable[Any]) -> bool:
     """Return True for a function that computes each element from one element and from numbers."""
     return getattr(func, "__name__", "").strip("_") in POINTWISE and not any(
-        isinstance(other, torch.Tensor) for other in others
+        isinstance(operand, torch.Tensor) for operand in operands
     )
 
 

@@ -40,24 +40,24 @@ def run(given: argparse.Namespace) -> ExitStatus:
 
 def lines(verdict: CheckVerdict) -> list[str]:
     """Return the verdict as lines; the last one is the conclusion."""
-    made = [f"sizes: {dim}" for dim in verdict.dims]
-    made += [f"note: {note}" for note in verdict.notes]
+    printed = [f"sizes: {dim}" for dim in verdict.dims]
+    printed += [f"note: {note}" for note in verdict.notes]
     for flaw in verdict.flaws:
-        made += [str(flaw), *([f"    {flaw.case}"] if flaw.case else [])]
-        made += [f"    harness replay {flaw.finding}"] if flaw.finding else []
-    made.append(
+        printed += [str(flaw), *([f"    {flaw.case}"] if flaw.case else [])]
+        printed += [f"    harness replay {flaw.finding}"] if flaw.finding else []
+    printed.append(
         f"ran {counted(verdict.cases, 'case')} on {', '.join(verdict.devices)} in {verdict.seconds:.1f} s "
         f"(seed {verdict.seed}): {verdict.passed} passed, {verdict.failed} failed, {verdict.abstained} abstained"
     )
     match verdict.ruling:
         case Ruling.RIGHT:
-            made.append(f"right: {verdict.candidate}")
+            printed.append(f"right: {verdict.candidate}")
         case Ruling.WRONG:
             kinds = ", ".join(dict.fromkeys(flaw.kind for flaw in verdict.flaws))
-            made.append(f"wrong: {verdict.candidate}: {kinds}")
+            printed.append(f"wrong: {verdict.candidate}: {kinds}")
         case Ruling.UNCHECKED:
-            made.append(f"not checked: {verdict.candidate}: {verdict.reason}")
-    return made
+            printed.append(f"not checked: {verdict.candidate}: {verdict.reason}")
+    return printed
 
 
 def _write(verdict: CheckVerdict, path: Path) -> None:

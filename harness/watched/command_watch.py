@@ -59,7 +59,7 @@ def virtual_setup(
     folder: Path,
     environment: Mapping[str, str],
 ) -> CommandSetup:
-    """Return the setup of a command on the virtual GPU; `given` is the environment of this process."""
+    """Return the setup of a command on the virtual GPU; `environment` is that of this process."""
     return CommandSetup(
         plan=watch_plan(device, tuple(name for name in oracles if name != FITS.name), library_paths),
         environment=watched_environment(environment, folder, library_paths),

@@ -22,19 +22,9 @@ from harness.oracles import registry
 from harness.oracles.traits import PromiseScope
 from harness.wire import from_json, to_json
 
-T = TypeVar("T")
-
 FOLDER_VARIABLE = "HARNESS_WATCH"
 """The environment variable that names the folder of a watched command."""
-PLAN, CHECKS, FAILURES, BUILDS, CALLS, UNCOMPILED, RECORDING = (
-    "plan.json",
-    ".checks.jsonl",
-    ".failures.jsonl",
-    ".builds.jsonl",
-    ".calls.jsonl",
-    ".uncompiled.jsonl",
-    ".launch.pt",
-)
+PLAN, RECORDING = "plan.json", ".launch.pt"
 PER_LAUNCH = registry.names_of(PromiseScope.LAUNCH)
 """The oracles that judge a launch without a reference and without another case."""
 
@@ -124,6 +114,10 @@ class UncompiledProgram:
     reason: str
 
 
+Record = TestChecks | LaunchFailure | LaunchedBuild | SeenCall | UncompiledProgram
+R = TypeVar("R", TestChecks, LaunchFailure, LaunchedBuild, SeenCall, UncompiledProgram)
+
+
 class RecordFiles:
     """The files of this process.  A forked child has files of its own."""
 
@@ -141,21 +135,11 @@ class RecordFiles:
             return ""
         return name
 
-    def add(self, record: TestChecks | LaunchFailure | LaunchedBuild | SeenCall | UncompiledProgram) -> None:
+    def add(self, record: Record) -> None:
         """Append one record."""
-        match record:
-            case TestChecks():
-                suffix = CHECKS
-            case LaunchFailure():
-                suffix = FAILURES
-            case LaunchedBuild():
-                suffix = BUILDS
-            case SeenCall():
-                suffix = CALLS
-            case UncompiledProgram():
-                suffix = UNCOMPILED
         line = f"{to_json(record)}\n".encode()
-        descriptor = os.open(self._folder / f"{os.getpid()}{suffix}", os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+        file = self._folder / f"{os.getpid()}{_suffix(type(record))}"
+        descriptor = os.open(file, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
         try:
             os.write(descriptor, line)
         finally:
@@ -164,18 +148,13 @@ class RecordFiles:
 
 def read_checks(folder: Path) -> tuple[TestChecks, ...]:
     """Return what each process checked in each test: of several records the last, which counts what came before."""
-    latest = {
-        (file.name, record.test): record
-        for file in sorted(folder.glob(f"*{CHECKS}"))
-        for record in _read(file, TestChecks)
-    }
+    latest = {(file, record.test): record for file, record in _read(folder, TestChecks)}
     return tuple(latest.values())
 
 
 def read_failures(folder: Path) -> tuple[LaunchFailure, ...]:
     """Return the failures of all processes, by test."""
-    failures = (failure for file in sorted(folder.glob(f"*{FAILURES}")) for failure in _read(file, LaunchFailure))
-    return tuple(sorted(failures, key=lambda failure: failure.test))
+    return tuple(sorted((failure for _, failure in _read(folder, LaunchFailure)), key=lambda failure: failure.test))
 
 
 class LaunchedBuilds:
@@ -189,7 +168,7 @@ class LaunchedBuilds:
     def new(self) -> tuple[LaunchedBuild, ...]:
         """Return those that were written since the last call, by test and process."""
         builds: list[LaunchedBuild] = []
-        for file in sorted(self._folder.glob(f"*{BUILDS}")):
+        for file in _files(self._folder, LaunchedBuild):
             with file.open("rb") as records:
                 records.seek(self._read.get(file, 0))
                 text = records.read()
@@ -201,20 +180,27 @@ class LaunchedBuilds:
 
 def read_calls(folder: Path) -> tuple[SeenCall, ...]:
     """Return the calls that tests of all processes made, in the order of each process."""
-    return tuple(call for file in sorted(folder.glob(f"*{CALLS}")) for call in _read(file, SeenCall))
+    return tuple(call for _, call in _read(folder, SeenCall))
 
 
 def read_uncompiled(folder: Path) -> Mapping[str, int]:
     """Return how many programs of `torch.compile` ran uncompiled, by reason."""
-    files = sorted(folder.glob(f"*{UNCOMPILED}"))
-    return dict(Counter(program.reason for file in files for program in _read(file, UncompiledProgram)))
+    return dict(Counter(program.reason for _, program in _read(folder, UncompiledProgram)))
 
 
-def _read(file: Path, kind: type[T]) -> Iterator[T]:
-    return _records(file.read_bytes(), kind)
+def _suffix(kind: type[Record]) -> str:
+    return f".{kind.__name__}.jsonl"
 
 
-def _records(text: bytes, kind: type[T]) -> Iterator[T]:
+def _files(folder: Path, kind: type[Record]) -> list[Path]:
+    return sorted(folder.glob(f"*{_suffix(kind)}"))
+
+
+def _read(folder: Path, kind: type[R]) -> Iterator[tuple[Path, R]]:
+    return ((file, record) for file in _files(folder, kind) for record in _records(file.read_bytes(), kind))
+
+
+def _records(text: bytes, kind: type[R]) -> Iterator[R]:
     for line in text.splitlines():
         try:
             yield from_json(line, kind)

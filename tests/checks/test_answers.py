@@ -20,8 +20,8 @@ TRIED = ("max_pool", "relu", "softmax", "sum_dim", "swish")
 def checker(tmp_path_factory: pytest.TempPathFactory) -> Generator[Checker]:
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(tmp_path_factory.mktemp("answers"))
-        with Checker() as made:
-            yield made
+        with Checker() as checker:
+            yield checker
 
 
 @pytest.mark.parametrize(
@@ -39,7 +39,7 @@ def test_the_verdict_on_an_answer_is_right(checker: Checker, answer: AnswerFile)
 @pytest.mark.parametrize("seed", [1, 2, 3])
 @pytest.mark.parametrize("name", ["log_softmax_overflow", "max_dim_masked_zero"])
 def test_a_short_check_has_large_values_and_negative_ones(checker: Checker, name: str, seed: int) -> None:
-    (answer,) = (one for one in ANSWERS if one.name == name)
+    (answer,) = (answer for answer in ANSWERS if answer.name == name)
     verdict = checker.check(Path(answer.path), answer.problem, cases=3, seed=seed)
     assert FlawKind.WRONG_VALUES in {flaw.kind for flaw in verdict.flaws}, verdict
 

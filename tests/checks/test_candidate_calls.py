@@ -38,13 +38,13 @@ def notes_of(tmp_path: Path) -> Notes:
     file.write_text(CANDIDATES)
 
     def notes(name: str, *inputs: torch.Tensor) -> list[str]:
-        candidate, reference = (CodePlace(file=str(file), module="", name=one) for one in (name, "reference"))
+        candidate, reference = (CodePlace(file=str(file), module="", name=function) for function in (name, "reference"))
         answer = Answer(candidate=candidate, reference=reference, arguments=(ArgumentForm(tensor="x"),))
-        found: list[str] = []
-        with noting(found):
-            for one in inputs:
-                call(answer, {"x": one.clone()}, {})
-        return [note.removeprefix(CONTROL) for note in found]
+        noted: list[str] = []
+        with noting(noted):
+            for tensor in inputs:
+                call(answer, {"x": tensor.clone()}, {})
+        return [note.removeprefix(CONTROL) for note in noted]
 
     return notes
 

@@ -51,8 +51,8 @@ def checker(tmp_path_factory: pytest.TempPathFactory) -> Generator[Checker]:
     shutil.copy(CANDIDATES, folder)
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
-        with Checker(time_limit_s=LIMIT_S) as made:
-            yield made
+        with Checker(time_limit_s=LIMIT_S) as checker:
+            yield checker
 
 
 def verdict_on(checker: Checker, name: str, *, inputs: str = "sample") -> CheckVerdict:
@@ -78,8 +78,8 @@ def test_equal_seeds_draw_equal_cases_in_every_folder(tmp_path: Path, monkeypatc
         shutil.copy(CANDIDATES, folder)
         monkeypatch.chdir(folder)
         file = folder / CANDIDATES.name
-        with Checker(time_limit_s=LIMIT_S, stops_at_flaw=False) as made:
-            verdict = made.check(f"{file}:small_only", f"{file}:reference", f"{file}:sample", seed=7)
+        with Checker(time_limit_s=LIMIT_S, stops_at_flaw=False) as checker:
+            verdict = checker.check(f"{file}:small_only", f"{file}:reference", f"{file}:sample", seed=7)
         shown.append((verdict.failed, [flaw.case for flaw in verdict.flaws]))
     assert shown[0] == shown[1]
 

@@ -166,6 +166,25 @@ def test_a_suite_is_replaced_only_if_asked(project: Project) -> None:
     assert (project.folder / "suites/mine.py").read_text(encoding="utf-8") == "# mine\n"
 
 
+def test_a_dry_run_shows_the_suite_of_a_test_and_writes_nothing(project: Project) -> None:
+    out = drafted(project, "test_scale", "-o", "suites/shown.py", "--dry-run")
+    assert "+def scale(x, w):" in out
+    assert "would write suites/shown.py, 1 op from 4 calls" in out
+    assert not (project.folder / "suites/shown.py").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("rows.py", "--from", "tests/test_norm.py"), "--from drafts the suite of a test: leave TARGET out"),
+        (("-o", "suites/mine.py"), "-o names the suite of a test: add --from TEST"),
+    ],
+)
+def test_options_that_do_not_fit_are_refused(tmp_path: Path, arguments: tuple[str, ...], message: str) -> None:
+    done = Project(tmp_path).harness("init", *arguments)
+    assert (done.status, done.out, done.err) == (2, "", f"harness: {message}\n")
+
+
 def test_a_test_that_was_not_run_is_named(tmp_path: Path) -> None:
     done = Project(tmp_path).harness("init", "--from", "tests/test_norm.py::test_it")
     assert (done.status, done.out) == (2, "")
