@@ -1,6 +1,11 @@
 """Tensor descriptors: blocks addressed by their first index.
 
 Elements outside the tensor read as padding and are not stored.
+
+Since compute capability 9.0 the TMA engine needs a tensor, its rows and every block to begin at multiples of 16 bytes.
+On an H200 (driver 580, Triton 3.6.0), a misaligned tensor raises "misaligned address" and a misaligned block "illegal
+instruction".  Misaligned rows are silently read from other places.  Triton checks only tensors and rows, and only of
+descriptors that the host makes.
 """
 
 from collections.abc import Mapping
@@ -10,14 +15,14 @@ import numpy as np
 from harness.engines.ttir.ir import Operation, Type
 from harness.engines.virtual.machine import Handler, Machine, Value
 from harness.engines.virtual.memory.accesses import BlockAccess
-from harness.engines.virtual.memory.pointers import Descriptor, MixedPointers, Pointers
+from harness.engines.virtual.memory.pointers import Descriptor, MixedPointers, Pointers, choices_of
 from harness.engines.virtual.numbers.elements import Array, carrier
 from harness.engines.virtual.operations.arith import array
 from harness.engines.virtual.operations.atomic import UPDATES, Atomic, perform
-from harness.engines.virtual.operations.descriptor_checks import check_block, check_tensor
 from harness.engines.virtual.operations.memory import merge_by_argument, pointers, split_by_argument
 from harness.engines.virtual.operations.tile import broadcast
 from harness.errors import CannotExecute
+from harness.model.run import DESCRIPTOR_BYTES, Unaligned
 
 NAN_PADDING = 2
 """Value of `tt.make_tensor_descriptor`'s attribute `padding`; otherwise elements outside read as zero."""
@@ -36,7 +41,7 @@ def make(machine: Machine, operation: Operation, frame: list[Value]) -> Descript
         pads_with_nan=np.array([operation.attributes.get("padding") == NAN_PADDING]),
         rounds_to_tf32=np.array([False]),
     )
-    check_tensor(machine, operation, result)
+    _check_tensor(machine, operation, result)
     return result
 
 
@@ -65,7 +70,7 @@ def gather(machine: Machine, operation: Operation, frame: list[Value]) -> Array:
     descriptor, block = _descriptor(operation, frame)
     rows, column = (array(frame[slot]) for slot in operation.operands[1:])
     kind = Type(block.element, operation.result_types[0].shape)
-    check_block(machine, operation, descriptor, column)
+    _check_block(machine, operation, descriptor, column)
     address, inside = _rows(descriptor, kind, rows, column)
     return _load(machine, operation, descriptor, (address, inside, kind))
 
@@ -75,7 +80,7 @@ def scatter(machine: Machine, operation: Operation, frame: list[Value]) -> None:
     descriptor, block = _descriptor(operation, frame)
     rows, column, value = (array(frame[slot]) for slot in operation.operands[1:])
     kind = Type(block.element, operation.operand_types[-1].shape)
-    check_block(machine, operation, descriptor, column)
+    _check_block(machine, operation, descriptor, column)
     address, inside = _rows(descriptor, kind, rows, column)
     _store(machine, operation, (address, inside, kind), broadcast(value, kind))
 
@@ -138,7 +143,7 @@ def _box(
 ) -> tuple[Pointers | MixedPointers, Array]:
     """Return the pointers of a block that begins at `firsts`, and the mask of its elements inside the tensor."""
     descriptor, block = descriptor_and_block
-    check_block(machine, operation, descriptor, firsts[-1])
+    _check_block(machine, operation, descriptor, firsts[-1])
     rank = 1 + len(block.shape)
     indices = [
         _column(first, rank).astype(np.int64) + _along(np.arange(extent), axis, rank)
@@ -187,3 +192,35 @@ HANDLERS: Mapping[str, Handler] = {
     "tt.descriptor_scatter": scatter,
     "tt.descriptor_reduce": reduce,
 }
+
+
+def _check_tensor(machine: Machine, operation: Operation, descriptor: Descriptor) -> None:
+    """Check the tensor and the rows of a descriptor that a kernel makes."""
+    for lanes, target in choices_of(descriptor.base):
+        # Storages are aligned to more than 16 bytes, so byte offsets within them suffice.
+        first = machine.memory.arguments[target.argument].first_byte
+        _check(machine, operation, (lanes, target), Unaligned.TENSOR, first + target.index() * target.element_bytes)
+        for stride in descriptor.strides[:-1]:
+            _check(machine, operation, (lanes, target), Unaligned.ROW, stride.astype(np.int64) * target.element_bytes)
+
+
+def _check_block(machine: Machine, operation: Operation, descriptor: Descriptor, first: Array) -> None:
+    """Check a block that begins at index `first` along the last axis."""
+    for lanes, target in choices_of(descriptor.base):
+        _check(machine, operation, (lanes, target), Unaligned.BLOCK, first.astype(np.int64) * target.element_bytes)
+
+
+def _check(
+    machine: Machine, operation: Operation, target: tuple[Array, Pointers], misaligned_part: Unaligned, begins: Array
+) -> None:
+    lanes, pointers = target
+    off_by = begins.reshape(-1) % DESCRIPTOR_BYTES
+    if not off_by.any():
+        return
+    misaligned = machine.with_active((off_by != 0) & lanes.reshape(-1), 1)
+    assert misaligned is not None
+    misaligned = np.broadcast_to(misaligned, (machine.width,))
+    if misaligned.any():
+        programs = machine.numbers[misaligned] - 1
+        remainders = np.broadcast_to(off_by, (machine.width,))[misaligned]
+        machine.memory.events.misaligned((operation.location, pointers.argument), misaligned_part, programs, remainders)
