@@ -153,7 +153,11 @@ class Finding:
     @property
     def severity(self) -> Severity:
         """The worst severity of the failure and its symptoms."""
-        return Severity.ERROR if any(one.severity is Severity.ERROR for one in self.signatures) else Severity.WARNING
+        return (
+            Severity.ERROR
+            if any(signature.severity is Severity.ERROR for signature in self.signatures)
+            else Severity.WARNING
+        )
 
     @property
     def signatures(self) -> tuple[Signature, ...]:

@@ -153,7 +153,7 @@ class Op:
     @property
     def libraries(self) -> tuple[tuple[str, ...], ...]:
         """The distributions that must be installed, each by all of its names."""
-        return tuple((one,) if isinstance(one, str) else one for one in self.requires)
+        return tuple((requirement,) if isinstance(requirement, str) else requirement for requirement in self.requires)
 
     @property
     def optional(self) -> tuple[str, ...]:

@@ -51,7 +51,9 @@ class GpuAgreement(SingleRunOracle):
             reasons = {reason for _, reason in run.agreement.skipped}
             return (Abstain(oracle=self.name, reason="; ".join(sorted(reasons)) or NO_LAUNCH),)
         differing = {
-            (found.kernel, found.argument): found for found in run.agreement.differences if not found.is_explained
+            (difference.kernel, difference.argument): difference
+            for difference in run.agreement.differences
+            if not difference.is_explained
         }
         return tuple(self._fail(run, found) for found in differing.values()) or (Pass(oracle=self.name),)
 

@@ -78,7 +78,7 @@ ORACLES = (ComputeSanitizerClean(),)
 
 def unaccepted(watched: Sanitized | Instrumented) -> tuple[SanitizerRecord, ...]:
     """Return the records that count: neither accepted as known nor mere information."""
-    return tuple(one for one in watched.records if not one.accepted and one.level is not Level.INFO)
+    return tuple(record for record in watched.records if not record.accepted and record.level is not Level.INFO)
 
 
 def ended_by_tool(run: Run) -> bool:

@@ -54,7 +54,7 @@ class ConfigInvariance(NamedOracle):
         if first and second and first.config_index == second.config_index:
             reason = f"{kernel} ran with config {config_of(run, kernel)} again, since the GPU refuses another"
             return (Abstain(oracle=self.name, reason=reason),)
-        failures = (self._fail(run, other, kernel, found) for found in disagreements(run, other))
+        failures = (self._fail(run, other, kernel, disagreement) for disagreement in disagreements(run, other))
         return tuple({fail.signature: fail for fail in failures}.values()) or (Pass(oracle=self.name),)
 
     def _fail(self, run: Run, other: Run, kernel: str, found: Disagreement) -> Fail:

@@ -53,11 +53,11 @@ class WrongValue(SingleRunOracle):
         exact = run.exact
         if exact is None or exact.obstacle:
             return (Abstain(oracle=self.name, reason=exact.obstacle if exact else NO_EXACT_RUN),)
-        wrong = [one for one in exact.comparisons if one.is_known and not one.is_right]
+        wrong = [comparison for comparison in exact.comparisons if comparison.is_known and not comparison.is_right]
         if wrong and exact.doubts:
             return (Abstain(oracle=self.name, reason=f"the exact run is in doubt: {exact.doubts[0]}"),)
         if not wrong:
-            if all(one.is_known for one in exact.comparisons):
+            if all(comparison.is_known for comparison in exact.comparisons):
                 return (Pass(oracle=self.name),)
             return (Abstain(oracle=self.name, reason=f"the exact run is incomplete: {_first(exact.doubts)}"),)
         results = {result.name: result for result in run.results}
@@ -103,7 +103,7 @@ class Precision(SingleRunOracle):
         exact = run.exact
         if exact is None or exact.obstacle:
             return (Abstain(oracle=self.name, reason=exact.obstacle if exact else NO_EXACT_RUN),)
-        right = {one.name: one for one in exact.comparisons if one.is_right}
+        right = {comparison.name: comparison for comparison in exact.comparisons if comparison.is_right}
         fails: dict[tuple[str, str], Fail] = {}
         for result in filter(is_wrong, run.results):
             one = right.get(result.name)
@@ -155,7 +155,7 @@ ORACLES = (WrongValue(), Precision())
 def _most_growth(run: Run, exact: ExactRun, kernel: str) -> LaunchRounding | None:
     """Return where the error grew most, up to the last launch of the kernel that stored the result."""
     last = _last_launch(run, kernel)
-    before = [one for one in exact.roundings if one.launch <= last and one.operation]
+    before = [rounding for rounding in exact.roundings if rounding.launch <= last and rounding.operation]
     return max(before, key=lambda one: one.growth, default=None)
 
 
@@ -194,7 +194,7 @@ def _left_of_terms(run: Run, result: Result, exact: ExactRun) -> float:
 
 def _cancelled(run: Run, result: Result, exact: ExactRun) -> float:
     last = _last_launch(run, _tensor(result, result.name)[0])
-    return max((one.cancelled for one in exact.roundings if one.launch <= last), default=0.0)
+    return max((rounding.cancelled for rounding in exact.roundings if rounding.launch <= last), default=0.0)
 
 
 def _tensor(result: Result | None, name: str) -> tuple[str, str]:

@@ -112,7 +112,11 @@ def decided(run: Run) -> frozenset[str]:
     exact = run.exact
     if exact is None or exact.obstacle:
         return frozenset()
-    return frozenset(one.name for one in exact.comparisons if one.is_right or (one.is_known and not exact.doubts))
+    return frozenset(
+        comparison.name
+        for comparison in exact.comparisons
+        if comparison.is_right or (comparison.is_known and not exact.doubts)
+    )
 
 
 def is_wrong(result: Result) -> bool:

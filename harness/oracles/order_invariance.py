@@ -58,7 +58,7 @@ class OrderInvariance(NamedOracle):
             return (self._fail_deadlocked(run, other.ending),)
         if reason := unfinished(other):
             return (Abstain(oracle=self.name, reason=f"in reversed order, {reason}"),)
-        failures = (self._fail(run, found) for found in disagreements(run, other))
+        failures = (self._fail(run, disagreement) for disagreement in disagreements(run, other))
         return tuple({fail.signature: fail for fail in failures}.values()) or (Pass(oracle=self.name),)
 
     def _fail(self, run: Run, found: Disagreement) -> Fail:

@@ -105,7 +105,7 @@ def _failure(oracle: str, run: Run, launch: Launch, lack: "Shortage", evidence: 
     if launch.config_count == 1:
         return fail_of(oracle, run, launch, lack.place, lack.seen)
     others = [evidence.resources.get(build) if build else _REFUSED for build in launch.config_builds]
-    if others and all(one is not None and any(shortages(one, run.case.device)) for one in others):
+    if others and all(other is not None and any(shortages(other, run.case.device)) for other in others):
         seen = f"has no config left: none of {launch.config_count} can run; this one {lack.seen}"
         return fail_of(oracle, run, launch, lack.place, seen)
     if launch.config_index == 0 and others and None not in others:

@@ -55,7 +55,7 @@ class SmInvariance(NamedOracle):
         count = other.case.device.sm_count
         if reason := unfinished(other):
             return (Abstain(oracle=self.name, reason=f"with {count} SMs, {reason}"),)
-        failures = (self._fail(run, count, found) for found in disagreements(run, other))
+        failures = (self._fail(run, count, disagreement) for disagreement in disagreements(run, other))
         return tuple({fail.signature: fail for fail in failures}.values()) or (Pass(oracle=self.name),)
 
     def _fail(self, run: Run, count: int, found: Disagreement) -> Fail:

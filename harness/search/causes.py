@@ -151,8 +151,8 @@ def _place(fail: Fail) -> tuple[str, ...]:
 
 def _block_explains(cause: _Block, consequence: _Block) -> bool:
     return any(
-        _is_nearly_within(consequence.cases, cause.cases_at_place_of(one)) and may_explain(one, consequence.head)
-        for one in cause.members
+        _is_nearly_within(consequence.cases, cause.cases_at_place_of(member)) and may_explain(member, consequence.head)
+        for member in cause.members
     )
 
 

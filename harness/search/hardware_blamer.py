@@ -258,8 +258,8 @@ class _Inquiry:
     def _effect(self, examined: Examination) -> _Effect:
         if examined.fail_with(self._signature):
             return _Effect.SHOWN
-        verdicts = [one for one in examined.verdicts if not isinstance(one, Fail)]
-        is_judged = any(not isinstance(one, Abstain) for one in verdicts) or bool(examined.fails)
+        verdicts = [verdict for verdict in examined.verdicts if not isinstance(verdict, Fail)]
+        is_judged = any(not isinstance(verdict, Abstain) for verdict in verdicts) or bool(examined.fails)
         return _Effect.GONE if isinstance(examined.run.ending, Completed) and is_judged else _Effect.UNCLEAR
 
     def _kernels_by(self, assembly: KernelAssembly) -> str:

@@ -108,7 +108,11 @@ class Judge:
         They are run again in full, to get tolerances of their own.  Those may be wider: a result that is far from the
         reference is allowed the error that more random rounding explains.
         """
-        differing = (one for one in paired_runs.values() if isinstance(one, PairedRun) and disagreements(run, one))
+        differing = (
+            paired_run
+            for paired_run in paired_runs.values()
+            if isinstance(paired_run, PairedRun) and disagreements(run, paired_run)
+        )
         return tuple(one.case for one in differing if isinstance(one.ending, Completed))
 
     def judge(self, op: Op, run: Run, paired_runs: Mapping[str, Run]) -> Examination:

@@ -69,20 +69,20 @@ class Coverage:
 
     @property
     def executed(self) -> int:
-        return sum(one.executed for one in self.kernels)
+        return sum(kernel.executed for kernel in self.kernels)
 
     @property
     def abstained(self) -> int:
-        return sum(count for one in self.kernels for _, count in one.abstained)
+        return sum(count for kernel in self.kernels for _, count in kernel.abstained)
 
     @property
     def cases(self) -> int:
-        return sum(count for one in self.ops for _, count in one.endings)
+        return sum(count for op in self.ops for _, count in op.endings)
 
     @property
     def silent(self) -> tuple[OpCount, ...]:
         """Ops that launched no kernel on a device, though they declare that they do."""
-        return tuple(one for one in self.ops if one.expected and not one.launches)
+        return tuple(op for op in self.ops if op.expected and not op.launches)
 
     @property
     def whole(self) -> bool:

@@ -243,15 +243,15 @@ class _Maker:
             for launch in reversed(self._record.launches):
                 if held := {name: launch.results[name] for name in names if name in launch.results}:
                     return launch, held
-        launches = [one for one in self._record.launches if one.kernel == signature.kernel]
+        launches = [launch for launch in self._record.launches if launch.kernel == signature.kernel]
         return (launches[-1], {}) if launches else (None, {})
 
     def _results(self) -> list[str]:
         """Return the names of the wrong results."""
         signature = self._subject.fail.signature
-        named = [one.name for one in self._run.results if one.writer == (signature.kernel, signature.place)]
-        wrong = [one.name for one in filter(is_wrong, self._run.results) if one.name in named]
-        return wrong or named or [one.name for one in self._run.results if one.name == signature.place]
+        named = [result.name for result in self._run.results if result.writer == (signature.kernel, signature.place)]
+        wrong = [result.name for result in filter(is_wrong, self._run.results) if result.name in named]
+        return wrong or named or [result.name for result in self._run.results if result.name == signature.place]
 
     def _truths(self, returned: dict[str, str] | None) -> dict[str, TruthRecord]:
         """Return the expected values of the returned results, or of the wrong ones."""

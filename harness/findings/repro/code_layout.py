@@ -47,7 +47,7 @@ def joined(blocks: Iterable[str]) -> str:
     """Join definitions with two blank lines between them; one-line definitions have none."""
     text = ""
     was_short = True
-    for block in (given.strip("\n") for given in blocks):
+    for block in (block.strip("\n") for block in blocks):
         is_short = "\n" not in block
         if text:
             text += "\n" if is_short and was_short else "\n\n\n"

@@ -124,7 +124,7 @@ class _Run:
         for given, value in inputs.items():
             if value.requires_grad:
                 _require_grad(variables[given], self.writing.lines)
-        leaves = {given: variables[given] for given in self.op.wanted_gradients(self.case)}
+        leaves = {name: variables[name] for name in self.op.wanted_gradients(self.case)}
         made = list(self.writing.lines)
         call = self._call(self.op.call, self.name, variables)
         if self.seen.outputs is None:

@@ -170,7 +170,7 @@ def inner_imports(core: str) -> Iterator[str]:
 
 def _run(parameters: str, statements: tuple[str, ...], note: str) -> str:
     doc = [f'    """{note}"""'] if note else []
-    return "\n".join([f"def run({parameters}):", *doc, *(laid_out(one, 1) for one in statements)])
+    return "\n".join([f"def run({parameters}):", *doc, *(laid_out(statement, 1) for statement in statements)])
 
 
 def _config_note(subject: ReproducedFailure) -> str:
@@ -204,7 +204,7 @@ def _escaped(text: str) -> str:
 
 
 def _main_of_structure(subject: ReproducedFailure, mismatches: Iterable[FormMismatch]) -> str:
-    forms = ", ".join(f'"{one.name}": {_form(one.expected)}' for one in mismatches)
+    forms = ", ".join(f'"{mismatch.name}": {_form(mismatch.expected)}' for mismatch in mismatches)
     expected = f"EXPECTED = {{{forms}}}  # by result: the element type and shape in the definition"
     alone = _ON_GPU.replace("@compare@", _STRUCTURE)
     begin, checked = _begin_and_end(subject, of_library=True)
@@ -361,4 +361,4 @@ def _is_used(line: str, body: str) -> bool:
     names = (
         re.findall(r"\w+", line.partition(" import ")[2]) if line.startswith("from ") and " as " not in line else [name]
     )
-    return any(re.search(rf"\b{one}\b", body) for one in names)
+    return any(re.search(rf"\b{name}\b", body) for name in names)
