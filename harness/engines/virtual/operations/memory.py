@@ -1,4 +1,4 @@
-"""Loads, stores and pointer arithmetic.  `harness.engines.virtual.memory` makes and checks the accesses themselves."""
+"""Loads, stores, and arithmetic and casts of pointers.  `harness.engines.virtual.memory` makes and checks accesses."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from math import prod
@@ -8,6 +8,7 @@ import numpy as np
 from harness.engines.ttir.ir import Operation, Type
 from harness.engines.virtual.machine import Handler, Machine, Value
 from harness.engines.virtual.memory.accesses import BlockAccess
+from harness.engines.virtual.memory.addresses import addresses_of
 from harness.engines.virtual.memory.events import Place
 from harness.engines.virtual.memory.pointers import MixedPointers, Pointers
 from harness.engines.virtual.numbers.elements import Array, carrier
@@ -112,8 +113,22 @@ def store(machine: Machine, operation: Operation, frame: list[Value]) -> None:
         machine.memory.store(BlockAccess(operation.location, target, kind, active, machine.numbers), value)
 
 
+def to_pointer(machine: Machine, operation: Operation, frame: list[Value]) -> Value:
+    """`tt.int_to_ptr`: each address becomes a pointer into the tensor that contains it."""
+    pointee = operation.result_types[0].pointee
+    assert pointee is not None
+    return machine.pointers_at(array(frame[operation.operands[0]]), pointee.bytes)
+
+
+def to_integer(machine: Machine, operation: Operation, frame: list[Value]) -> Array:
+    """`tt.ptr_to_int`."""
+    return addresses_of(machine.memory.arguments, pointers(frame[operation.operands[0]]))
+
+
 HANDLERS: Mapping[str, Handler] = {
     "tt.addptr": add_pointer,
+    "tt.int_to_ptr": to_pointer,
     "tt.load": load,
+    "tt.ptr_to_int": to_integer,
     "tt.store": store,
 }
