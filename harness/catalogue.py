@@ -46,14 +46,14 @@ def find_all(names: str, *, sm_count: int | None = None) -> tuple[DeviceProfile,
     """
     if sm_count is not None and sm_count < 1:
         raise UsageError(f"a GPU has at least one SM, not {sm_count}")
-    found: dict[str, DeviceProfile] = {}
+    profiles: dict[str, DeviceProfile] = {}
     for name in (part.strip().lower() for part in names.split(",")):
         matching = [device for device in devices() if name == device.slug or name in marks(device)]
         if not matching:
             known = {device.slug for device in devices()} | {mark for device in devices() for mark in marks(device)}
             raise unknown("device", name, known)
-        found.update((device.slug, device) for device in matching)
-    return tuple(device if sm_count is None else device.with_sm_count(sm_count) for device in found.values())
+        profiles.update((device.slug, device) for device in matching)
+    return tuple(device if sm_count is None else device.with_sm_count(sm_count) for device in profiles.values())
 
 
 def of_architecture(architecture: Architecture) -> tuple[DeviceProfile, ...]:

@@ -58,15 +58,15 @@ class KernelTest(Declaration):
                 declared = super().complete(suite, seed_name)
             finally:
                 self._reference = None
-            inputs = {name: _without_gradient(given) for name, given in declared.inputs.items()}
+            inputs = {name: _without_gradient(declaration) for name, declaration in declared.inputs.items()}
             waives = frozenset({*declared.waives, ResultStructure.name})
             declared = dataclasses.replace(declared, inputs=inputs, waives=waives)
         known = {*declared.inputs, *declared.dims, *declared.options}
-        others = [name for name in inspect.signature(self.function).parameters if name not in known]
-        if others:
+        undeclared = [name for name in inspect.signature(self.function).parameters if name not in known]
+        if undeclared:
             raise SuiteError(
-                f"{suite}: {self.name} takes {', '.join(others)}, which is no input, dim or option: a kernel test runs "
-                "in another process, without pytest's fixtures"
+                f"{suite}: {self.name} takes {', '.join(undeclared)}, which is no input, dim or option: a kernel test "
+                "runs in another process, without pytest's fixtures"
             )
         return declared
 
@@ -102,5 +102,5 @@ def _nothing(**_: object) -> None:
     """Define no results."""
 
 
-def _without_gradient(given: Input) -> Input:
-    return dataclasses.replace(given, grad=False) if isinstance(given, Tensor) else given
+def _without_gradient(declaration: Input) -> Input:
+    return dataclasses.replace(declaration, grad=False) if isinstance(declaration, Tensor) else declaration

@@ -60,9 +60,9 @@ def read_project_settings(project: Path) -> ProjectSettings:
     device, libraries = table.get("device"), table.get("with", [])
     if device is not None and not isinstance(device, str):
         raise UsageError(f'{place} device = {device!r}: write a text, as "h200,rtx-5090"')
-    if not isinstance(libraries, list) or not all(isinstance(one, str) for one in libraries):
+    if not isinstance(libraries, list) or not all(isinstance(library, str) for library in libraries):
         raise UsageError(f'{place} with = {libraries!r}: write a list of texts, as ["."]')
-    return ProjectSettings(device=device, libraries=tuple(_placed(one, project) for one in libraries))
+    return ProjectSettings(device=device, libraries=tuple(_placed(library, project) for library in libraries))
 
 
 def _placed(spec: str, project: Path) -> str:

@@ -263,31 +263,31 @@ class Declaration:
             return declared
         where = _blaming_suite(declared.where, place)
         simplest = {name: dim.simplest for name, dim in declared.dims.items()}
-        gradients = tuple(name for name, given in declared.inputs.items() if given.grad)
+        gradients = tuple(name for name, declaration in declared.inputs.items() if declaration.grad)
         optional = dict.fromkeys(declared.optional, True)
         where({GRADIENTS: gradients, **declared.simplest_options, **simplest, **optional})
         return dataclasses.replace(declared, where=where)
 
 
-def _mistakes(given: Mapping[str, Any]) -> Iterator[str]:
+def _mistakes(arguments: Mapping[str, Any]) -> Iterator[str]:
     """Yield the mistakes in the arguments of `op`, as the ends of sentences that begin with the op.
 
     Only the first one counts: later checks assume that the earlier ones passed.
     """
-    for name in given:
+    for name in arguments:
         if name not in ARGUMENTS:
             yield f"has an {unknown('argument', name, ARGUMENTS)}"
     for name in BY_NAME:
-        if not isinstance(given.get(name, {}), Mapping):
-            yield f"has {name}={given[name]!r}: write a dict, by name"
+        if not isinstance(arguments.get(name, {}), Mapping):
+            yield f"has {name}={arguments[name]!r}: write a dict, by name"
     for name in SEVERAL:
-        if isinstance(given.get(name), str):
-            yield f"has {name}={given[name]!r}: write {name}=({given[name]!r},)"
-    yield from _mistakes_of_requires(given.get("requires", ()))
-    yield from _mistakes_of_values(given.get("options", {}), given.get("environment", {}))
-    yield from _mistakes_of_dims(given["dims"])
-    yield from _mistakes_of_inputs(given["inputs"], given["dims"])
-    if undeclared := sorted(set(given.get("apart", ())) - set(given["dims"])):
+        if isinstance(arguments.get(name), str):
+            yield f"has {name}={arguments[name]!r}: write {name}=({arguments[name]!r},)"
+    yield from _mistakes_of_requires(arguments.get("requires", ()))
+    yield from _mistakes_of_values(arguments.get("options", {}), arguments.get("environment", {}))
+    yield from _mistakes_of_dims(arguments["dims"])
+    yield from _mistakes_of_inputs(arguments["inputs"], arguments["dims"])
+    if undeclared := sorted(set(arguments.get("apart", ())) - set(arguments["dims"])):
         yield f"keeps undeclared dims apart: {', '.join(undeclared)}"
 
 
@@ -301,7 +301,9 @@ def _mistakes_of_values(options: Mapping[str, Any], environment: Mapping[str, An
 
 
 def _mistakes_of_requires(requires: tuple[Any, ...]) -> Iterator[str]:
-    named = (name for one in requires for name in (one if isinstance(one, tuple) else (one,)))
+    named = (
+        name for requirement in requires for name in (requirement if isinstance(requirement, tuple) else (requirement,))
+    )
     if not all(isinstance(name, str) for name in named):
         yield f"has requires={requires!r}: write names of distributions, or tuples of alternative names"
 
@@ -319,16 +321,16 @@ def _mistakes_of_dims(dims: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _mistakes_of_inputs(inputs: Mapping[str, Any], dims: Mapping[str, Dim]) -> Iterator[str]:
-    for name, given in inputs.items():
-        match given:
+    for name, declaration in inputs.items():
+        match declaration:
             case Tensor(shape=extents):
                 pass
             case Integers():
-                extents = (*given.shape, given.low, given.high)
+                extents = (*declaration.shape, declaration.low, declaration.high)
             case Segments():
-                extents = (given.total, given.count)
+                extents = (declaration.total, declaration.count)
             case _:
-                yield f"has the input {name}={given!r}: write tensor(…), integers(…) or segments(…)"
+                yield f"has the input {name}={declaration!r}: write tensor(…), integers(…) or segments(…)"
                 continue
         for extent in extents:
             for wrong in _mistakes_of_extent(extent, dims):

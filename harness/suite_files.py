@@ -14,7 +14,7 @@ SHIPPED = "suites"
 """How the names of the suites begin that come with the harness: `suites/fla/norm.py`, for short `fla:norm`."""
 
 
-def suite_files(given: str) -> tuple[str, ...]:
+def suite_files(argument: str) -> tuple[str, ...]:
     """Return the suite files that an argument names: the file itself, or those in the folder.
 
     If nothing has that path, it may be a suite that comes with the harness: `fla:norm`, or `fla` for all of them.
@@ -23,17 +23,17 @@ def suite_files(given: str) -> tuple[str, ...]:
         SuiteError: the folder holds no suite.
         UsageError: there is no such file or folder.
     """
-    path = Path(given)
+    path = Path(argument)
     if not path.exists():
-        path = shipped_suites() / given.replace(":", "/")
+        path = shipped_suites() / argument.replace(":", "/")
         path = path if path.is_dir() else path.with_suffix(".py")
         if not path.exists():
-            raise unknown("suite", given, [*_names(Path(SHIPPED)), *_names(shipped_suites(), short=True)])
+            raise unknown("suite", argument, [*_names(Path(SHIPPED)), *_names(shipped_suites(), short=True)])
     if not path.is_dir():
         return (str(path),)
     if files := tuple(str(file) for file in sorted(path.rglob("*.py")) if is_suite(file)):
         return files
-    raise SuiteError(f"no suite in the folder {given!r}: a suite is a Python file that imports harness.suite")
+    raise SuiteError(f"no suite in the folder {argument!r}: a suite is a Python file that imports harness.suite")
 
 
 def named_suites(arguments: Iterable[str]) -> tuple[str, ...]:
@@ -78,8 +78,12 @@ def project_of(folder: Path) -> Path:
     Without such a folder, it is the given one.  Of a folder inside `.harness`, it is the project that owns `.harness`.
     """
     whole = Path(os.path.normpath(Path.cwd() / folder))
-    owner = next((one.parent for one in (whole, *whole.parents) if one.name == HARNESS_FOLDER.name), whole)
-    return next((one for one in (owner, *owner.parents) if any((one / name).exists() for name in MARKERS)), owner)
+    owner = next(
+        (ancestor.parent for ancestor in (whole, *whole.parents) if ancestor.name == HARNESS_FOLDER.name), whole
+    )
+    return next(
+        (ancestor for ancestor in (owner, *owner.parents) if any((ancestor / name).exists() for name in MARKERS)), owner
+    )
 
 
 def named_in_project(file: str) -> str:

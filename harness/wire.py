@@ -246,13 +246,13 @@ def _many(of: Any, converter: Converter) -> Hook:
     def read_many(value: Any, _: Any) -> Any:
         if type(value) is not list:
             raise Mismatch("a list", value)
-        return tuple([read(one, element) for one in value])
+        return tuple([read(item, element) for item in value])
 
     return read_many
 
 
 def _optional(of: Any, converter: Converter) -> Hook:
-    element = next(one for one in of.__args__ if one is not type(None))
+    element = next(kind for kind in of.__args__ if kind is not type(None))
     read = converter.get_structure_hook(element)
     return lambda value, _: None if value is None else read(value, element)
 
@@ -315,40 +315,42 @@ def _tagged(converter: Converter, union: Any) -> None:
 
 def _converter(*, explaining: bool, terse: bool = False) -> Converter:
     """Return a converter that names the field at fault, or a quick one; a terse one omits fields at their defaults."""
-    made = Converter(forbid_extra_keys=True, detailed_validation=explaining, omit_if_default=terse)
+    registry = Converter(forbid_extra_keys=True, detailed_validation=explaining, omit_if_default=terse)
     for kind, expected in ((int, "an integer"), (bool, "true or false"), (str, "a string")):
-        made.register_structure_hook(kind, _exactly(kind, expected))
-    made.register_structure_hook(float, _read_float)
-    made.register_unstructure_hook(float, _write_float)
-    made.register_structure_hook(Scalar, _read_scalar)
-    made.register_unstructure_hook(Scalar, _write_scalar)
+        registry.register_structure_hook(kind, _exactly(kind, expected))
+    registry.register_structure_hook(float, _read_float)
+    registry.register_unstructure_hook(float, _write_float)
+    registry.register_structure_hook(Scalar, _read_scalar)
+    registry.register_unstructure_hook(Scalar, _write_scalar)
 
-    @made.register_structure_hook_factory(_is_tuple_of_many)
+    @registry.register_structure_hook_factory(_is_tuple_of_many)
     def many(of: Any, converter: Converter) -> Hook:
         if not explaining:
             return _many(of, converter)
         return _only(list, "a list", homogenous_tuple_structure_factory(of, converter))
 
-    @made.register_structure_hook_factory(_is_tuple_of_few)
+    @registry.register_structure_hook_factory(_is_tuple_of_few)
     def few(of: Any, converter: Converter) -> Hook:
         return _only(list, "a list", make_hetero_tuple_structure_fn(of, converter))
 
-    @made.register_structure_hook_factory(_is_mapping)
+    @registry.register_structure_hook_factory(_is_mapping)
     def mapping(of: Any, converter: Converter) -> Hook:
         return _only(dict, "an object", make_mapping_structure_fn(of, converter, dict))
 
-    @made.register_structure_hook_factory(is_dataclass)
+    @registry.register_structure_hook_factory(is_dataclass)
     def fields(of: Any, converter: Converter) -> Hook:
         read = make_dict_structure_fn(of, converter)
         return _only(dict, "an object", read) if explaining else read
 
     if not explaining:
-        made.register_structure_hook_factory(_is_optional, _optional)
+        registry.register_structure_hook_factory(_is_optional, _optional)
     added: Any = {name: override(omit_if_default=True) for name in ADDED}
-    made.register_unstructure_hook(Case, make_dict_unstructure_fn(Case, made, _cattrs_omit_if_default=terse, **added))
+    registry.register_unstructure_hook(
+        Case, make_dict_unstructure_fn(Case, registry, _cattrs_omit_if_default=terse, **added)
+    )
     for union in UNIONS:
-        _tagged(made, union)
-    return made
+        _tagged(registry, union)
+    return registry
 
 
 def document_converter() -> Converter:
@@ -379,29 +381,29 @@ def _or_already(of: type, read: Hook) -> Hook:
 @cache
 def _quick() -> Converter:
     """Return the quick converter.  Converters are made when they are needed: each takes many milliseconds."""
-    made = _converter(explaining=False)
-    read_device = _cached_reader(made.get_structure_hook(DeviceProfile), most=256)
-    made.register_structure_hook(DeviceProfile, _or_already(DeviceProfile, read_device))
-    made.register_structure_hook(Case, _or_already(Case, made.get_structure_hook(Case)))
-    return made
+    converter = _converter(explaining=False)
+    read_device = _cached_reader(converter.get_structure_hook(DeviceProfile), most=256)
+    converter.register_structure_hook(DeviceProfile, _or_already(DeviceProfile, read_device))
+    converter.register_structure_hook(Case, _or_already(Case, converter.get_structure_hook(Case)))
+    return converter
 
 
 @cache
 def _terse() -> Converter:
     """Return the writer of requests, which omits what the reader knows."""
-    made = _converter(explaining=False, terse=True)
-    made.register_unstructure_hook(
-        Case, make_dict_unstructure_fn(Case, made, _cattrs_omit_if_default=True, device=override(omit=True))
+    converter = _converter(explaining=False, terse=True)
+    converter.register_unstructure_hook(
+        Case, make_dict_unstructure_fn(Case, converter, _cattrs_omit_if_default=True, device=override(omit=True))
     )
-    return made
+    return converter
 
 
 @cache
 def _answers() -> Mapping[type[Run], Callable[[Any], Any]]:
     """Return the writers of replies, which omit the case of the request, but not the device of another case."""
-    made = _converter(explaining=False, terse=True)
+    converter = _converter(explaining=False, terse=True)
     return {
-        kind: make_dict_unstructure_fn(kind, made, _cattrs_omit_if_default=True, case=override(omit=True))
+        kind: make_dict_unstructure_fn(kind, converter, _cattrs_omit_if_default=True, case=override(omit=True))
         for kind in (Run, PairedRun)
     }
 

@@ -53,9 +53,9 @@ def run_chunk(order: ChunkOrder, project: Path, send: Callable[[str], object]) -
         raise ChunkFailed(f"kernel-harness {__version__} is installed here, and {order.harness} divided the search")
     there, here = order.project or str(project), str(project)
     with TemporaryDirectory(prefix="kernel-harness-chunk-") as folder:
-        given, result = Path(folder, "chunk.json"), Path(folder, "report.json")
-        given.write_text(order.chunk.replace(there, here), encoding="utf-8")
-        command = (*_FUZZ, "--chunk", str(given), "--json", str(result), "--events", *order.options)
+        chunk, result = Path(folder, "chunk.json"), Path(folder, "report.json")
+        chunk.write_text(order.chunk.replace(there, here), encoding="utf-8")
+        command = (*_FUZZ, "--chunk", str(chunk), "--json", str(result), "--events", *order.options)
         status, tail = _followed(command, here, lambda line: send(line.replace(here, there)))
         if status in FINISHED and result.is_file():
             return result.read_text(encoding="utf-8").replace(here, there)

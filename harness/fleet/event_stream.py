@@ -35,12 +35,12 @@ class EventStream:
     def __init__(self, write: Callable[[str], object]) -> None:
         """`write` gets each line."""
         self._write = write
-        self._told = 0.0
+        self._reported = 0.0
 
     def progress(self, count: CaseCount) -> None:
         """Tell the progress, at most every second."""
-        if time.monotonic() - self._told >= EVERY_S:
-            self._told = time.monotonic()
+        if time.monotonic() - self._reported >= EVERY_S:
+            self._reported = time.monotonic()
             self._send({"event": "progress", "cases": count.cases, "failures": count.failures})
 
     def found(self, finding: Finding) -> None:

@@ -113,7 +113,7 @@ class RayCluster:
     @property
     def nodes(self) -> tuple[Node, ...]:
         """The nodes that are alive."""
-        return tuple(_node(one) for one in self._ray.nodes() if one["Alive"])
+        return tuple(_node(node) for node in self._ray.nodes() if node["Alive"])
 
     def submit(self, chunk: Chunk, options: Sequence[str], wanted: NodeRequest) -> None:
         """Let Ray run a chunk on a node that offers what it wants, now or later."""
@@ -233,11 +233,11 @@ def _words(name: str) -> list[str]:
     return re.split(r"[\s-]+", name.removeprefix("NVIDIA ").lower())
 
 
-def _node(given: Mapping[str, Any]) -> Node:
-    resources: Mapping[str, float] = given.get("Resources", {})
+def _node(description: Mapping[str, Any]) -> Node:
+    resources: Mapping[str, float] = description.get("Resources", {})
     types = (name.removeprefix(GPU_TYPE) for name in resources if name.startswith(GPU_TYPE))
     return Node(
-        name=str(given.get("NodeManagerHostname", given.get("NodeID", ""))),
+        name=str(description.get("NodeManagerHostname", description.get("NodeID", ""))),
         cpus=int(resources.get("CPU", 0)),
         gpus=int(resources.get("GPU", 0)),
         gpu_type=next(types, ""),

@@ -68,14 +68,16 @@ def parse_shard(text: str, environment: Mapping[str, str]) -> Shard:
 
 
 def _of_environment(environment: Mapping[str, str]) -> Shard:
-    for one in SYSTEMS:
-        if one.number not in environment or one.count not in environment:
+    for system in SYSTEMS:
+        if system.number not in environment or system.count not in environment:
             continue
-        first = _number(environment, one.first) if isinstance(one.first, str) else one.first
-        step = _number(environment, one.step) if one.step in environment else 1
-        number = (_number(environment, one.number) - first) // max(1, step) + 1
-        return _checked(number, _number(environment, one.count), f"{one.system}'s {one.number} and {one.count}")
-    known = ", ".join(f"{one.number} ({one.system})" for one in SYSTEMS)
+        first = _number(environment, system.first) if isinstance(system.first, str) else system.first
+        step = _number(environment, system.step) if system.step in environment else 1
+        number = (_number(environment, system.number) - first) // max(1, step) + 1
+        return _checked(
+            number, _number(environment, system.count), f"{system.system}'s {system.number} and {system.count}"
+        )
+    known = ", ".join(f"{system.number} ({system.system})" for system in SYSTEMS)
     raise UsageError(f"--shard auto: no CI system tells this job its number: none of {known} is set; write 3/8")
 
 

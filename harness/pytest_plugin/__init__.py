@@ -58,11 +58,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 @pytest.hookimpl(wrapper=True, tryfirst=True)  # before pytest captures output
 def pytest_load_initial_conftests(early_config: pytest.Config) -> Generator[None]:
     """Start pytest again under `harness run`, if `--harness-run` is given and it does not run there."""
-    given = early_config.known_args_namespace
-    if given.harness_run and WATCH not in os.environ:
+    options = early_config.known_args_namespace
+    if options.harness_run and WATCH not in os.environ:
         from harness.pytest_plugin import watched_run  # noqa: PLC0415 - rarely needed
 
-        watched_run.start_again(given, tuple(map(str, early_config.invocation_params.args)))
+        watched_run.start_again(options, tuple(map(str, early_config.invocation_params.args)))
     return (yield)
 
 

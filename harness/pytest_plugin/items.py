@@ -98,8 +98,8 @@ class HarnessItem(pytest.Item):
         known: tuple[KnownFinding, ...] = (),
     ) -> None:
         """Fail for the `failing` findings, unless they are known; warn of the others."""
-        self.user_properties += [(one.name, one.value) for finding in findings for one in properties(finding)]
-        links = {one.finding: f" (known: {one.link})" for one in known}
+        self.user_properties += [(entry.name, entry.value) for finding in findings for entry in properties(finding)]
+        links = {issue.finding: f" (known: {issue.link})" for issue in known}
         bad = [finding for finding in findings if finding in failing and finding.id not in links]
         for finding in findings:
             if finding not in bad:
@@ -133,8 +133,8 @@ class HarnessItem(pytest.Item):
     @property
     def libraries(self) -> tuple[str, ...]:
         """What `--harness-with` names, or else the libraries of the project's settings."""
-        given = tuple(map(libraries.absolute_path, self.config.option.harness_with))
-        return given or read_project_settings(self.config.rootpath).libraries
+        named = tuple(map(libraries.absolute_path, self.config.option.harness_with))
+        return named or read_project_settings(self.config.rootpath).libraries
 
     def sanitizer(self) -> SanitizerChoice | None:
         """Return the sanitizer that `--harness-sanitizer` names."""

@@ -86,18 +86,18 @@ class KernelTestItem(SearchItem):
 
     @cached_property
     def _own_options(self) -> Options:
-        given = self._options((self,))
+        options = self._options((self,))
         cases: int = self.config.option.harness_cases
         if cases == DEFAULTS["harness_cases"]:
             cases = self.test.cases or self.profile.cases or cases
         is_chosen = self.config.stash[SEED_GIVEN] or not self.profile.is_deterministic
-        seed = given.seed if is_chosen else zlib.crc32(self.nodeid.encode())
+        seed = options.seed if is_chosen else zlib.crc32(self.nodeid.encode())
         return replace(
-            given,
+            options,
             devices=(self.device,),
             budget=CaseBudget(cases=cases),
             seed=seed,
-            limits=given.limits if self.profile.shrinks else ShrinkLimits(runs=0, seconds=0.0),
+            limits=options.limits if self.profile.shrinks else ShrinkLimits(runs=0, seconds=0.0),
             import_paths=import_paths(self.config),
         )
 
@@ -117,24 +117,24 @@ class KernelTestItem(SearchItem):
 
     def _stored(self) -> Iterator[Recorded]:
         """Yield the failures of earlier runs of this test on this device, the smallest first."""
-        found: list[Recorded] = []
+        failures: list[Recorded] = []
         for file in sorted((HARNESS_FOLDER / store.FOLDER.name).glob(f"*/{store.FINDING}")):
             with suppress(ReplayError):  # harness findings names files that cannot be read
-                found += read(file)
+                failures += read(file)
         own = [
-            one
-            for one in found
-            if one.case.op == self.op.id
-            and one.case.device.slug == self.device.slug
-            and set(one.case.dims) == set(self.op.dims)
+            failure
+            for failure in failures
+            if failure.case.op == self.op.id
+            and failure.case.device.slug == self.device.slug
+            and set(failure.case.dims) == set(self.op.dims)
         ]
-        yield from sorted(own, key=lambda one: (prod(one.case.dims.values()), one.id))[:MOST_REPLAYED]
+        yield from sorted(own, key=lambda failure: (prod(failure.case.dims.values()), failure.id))[:MOST_REPLAYED]
 
 
 def device_names(config: pytest.Config, test: KernelTest) -> str:
     """Return the devices of a test: those of the option, of its decorator, of the project, or else a usual one."""
-    given: str | None = config.option.harness_device
-    return given or test.device or read_project_settings(config.rootpath).device or USUAL_DEVICE
+    option: str | None = config.option.harness_device
+    return option or test.device or read_project_settings(config.rootpath).device or USUAL_DEVICE
 
 
 def text_of(name: str, finding: Finding, session: Session) -> str:
@@ -176,7 +176,7 @@ def check_case(request: pytest.FixtureRequest, test: KernelTest, device: str | N
     probe = KernelTestItem.from_parent(item.parent, name=name, op=op, ops=(op,), device=profile, test=test)
     session = searches_of(request.config).session(probe.options)
     replayed = replay(Recorded(case=case, signature=None), session)
-    if failing := [one for one in replayed.findings if counts(one, probe.fail_on)]:
+    if failing := [finding for finding in replayed.findings if counts(finding, probe.fail_on)]:
         pytest.fail(probe.failure_text(failing, session), pytrace=False)
     if replayed.status is not ReplayStatus.GONE:
         pytest.fail(str(replayed), pytrace=False)
@@ -184,13 +184,13 @@ def check_case(request: pytest.FixtureRequest, test: KernelTest, device: str | N
 
 def _case(op: Op, device: DeviceProfile, sizes: dict[str, Scalar]) -> Case:
     """Return the case of these sizes and options; those that are not given are the simplest."""
-    given = dict(sizes)
-    dtype = DType(str(given.pop("dtype", op.dtypes[0])))
-    for name in given:
+    chosen = dict(sizes)
+    dtype = DType(str(chosen.pop("dtype", op.dtypes[0])))
+    for name in chosen:
         if name not in {*op.dims, *op.options}:
             raise unknown("dim or option", name, (*op.dims, *op.options, "dtype"))
-    dims = {name: given.get(name, dim.simplest) for name, dim in op.dims.items()}
+    dims = {name: chosen.get(name, dim.simplest) for name, dim in op.dims.items()}
     if wrong := next((name for name, size in dims.items() if type(size) is not int or size < 0), None):
         raise UsageError(f"{wrong}={dims[wrong]!r} is no size")
-    options = {name: given[name] for name in op.options if name in given}
+    options = {name: chosen[name] for name in op.options if name in chosen}
     return Case(op=op.id, dims=dims, dtype=dtype, device=device, options=options)  # pyright: ignore[reportArgumentType] - sizes are integers

@@ -21,7 +21,9 @@ def properties(session: Session, report: CampaignReport, why_virtual: str) -> li
     not_checked = [(NOT_CHECKED, f"{count} {reason}") for reason, count in report.abstain_reasons.items()]
     why = [(WHY, why_virtual)] if why_virtual else []
     rows = {row.op: row for row in report.op_checks}
-    unchecked = [(UNCHECKED, str(replace(one, device=one.device or rows[one.op].device))) for one in report.unchecked]
+    unchecked = [
+        (UNCHECKED, str(replace(target, device=target.device or rows[target.op].device))) for target in report.unchecked
+    ]
     untried = [
         (UNTRIED, f"{kind}: {rows[op].name} on {rows[op].device}") for kind, ops in report.untried.items() for op in ops
     ]
@@ -87,8 +89,8 @@ def lines(tests: Iterable[Iterable[Property]], skipped: Iterable[str]) -> Iterat
         yield f"on {name}: {counted(place.tests, 'test')}, {counted(place.cases, 'case')}{why}"
         for reason, count in place.not_checked.most_common(REASONS):
             yield f"  {count} not checked: {reason}"
-        if others := place.not_checked.most_common()[REASONS:]:
-            yield f"  {sum(count for _, count in others)} not checked for {counted(len(others), 'more reason')}"
+        if rest := place.not_checked.most_common()[REASONS:]:
+            yield f"  {sum(count for _, count in rest)} not checked for {counted(len(rest), 'more reason')}"
         yield from (f"  not tried: {kind}: {named(targets)}" for kind, targets in place.untried.items())
         yield from (f"  nothing checked: {target}" for target in place.unchecked)
     if places:

@@ -78,7 +78,10 @@ class Searches:
     def search(self, session: Session, target: SearchTarget, following: Iterable[SearchTarget]) -> CampaignStatistics:
         """Search one op on one device.  The `following` targets make progress too, as far as there are cores."""
         campaign = self._campaign(session, target)
-        concurrent = [self._campaign(session, one) for one in islice(following, concurrent_searches(session.options))]
+        concurrent = [
+            self._campaign(session, next_target)
+            for next_target in islice(following, concurrent_searches(session.options))
+        ]
         del self._campaigns[_key(target)]
         return campaign.run(concurrent)
 
@@ -93,9 +96,9 @@ class Searches:
         session.triage(statistics, observer, observer.keep)
         for signature, finding in merged_miscompilations(observer.log.findings).items():
             observer.keep(statistics.sightings[signature], finding)
-        found = observer.log.findings
+        findings = observer.log.findings
         in_order = (sighting.fail.signature for sighting in statistics.in_order())
-        return [found[signature] for signature in in_order if signature in found]
+        return [findings[signature] for signature in in_order if signature in findings]
 
     def close(self) -> None:
         """End every process."""
@@ -126,9 +129,9 @@ class PollingObserver:
     Before each case of a triage it polls the other campaigns.  With each progress report it calls `raise_interrupt`.
     """
 
-    def __init__(self, session: Session, others: Iterable[Campaign], raise_interrupt: Callable[[], None]) -> None:
+    def __init__(self, session: Session, campaigns: Iterable[Campaign], raise_interrupt: Callable[[], None]) -> None:
         self._session = session
-        self._others = others
+        self._campaigns = campaigns
         self._raise_interrupt = raise_interrupt
         self._sources = Sources(roots=session.sources)
         folder = prepared(HARNESS_FOLDER) / "findings"
@@ -155,7 +158,7 @@ class PollingObserver:
     def trying(self, case: Case) -> None:
         """Let the other campaigns go on."""
         del case
-        for campaign in self._others:
+        for campaign in self._campaigns:
             campaign.poll()
 
 

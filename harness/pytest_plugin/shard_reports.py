@@ -49,10 +49,10 @@ def keep_share(
     config.stash[NUMBERS] = {item.nodeid: number for number, item in enumerate(searches, 1)}
     if (shard := shard_from(config)) is None:
         return
-    others = {*_others(searches, shard), *_others(regressions, shard)}
-    if others:
-        config.hook.pytest_deselected(items=[item for item in items if item in others])
-        items[:] = [item for item in items if item not in others]
+    deselected = {*_others(searches, shard), *_others(regressions, shard)}
+    if deselected:
+        config.hook.pytest_deselected(items=[item for item in items if item in deselected])
+        items[:] = [item for item in items if item not in deselected]
 
 
 def _others(items: Sequence[pytest.Item], shard: Shard) -> list[pytest.Item]:
@@ -91,7 +91,7 @@ def end(config: pytest.Config) -> None:
     if (folder := _parts(config)) is None:
         return
     parts = [files.read(path, ShardReport) for path in folder.glob("*.json")]
-    chunks = sorted((one for part in parts for one in part.chunks), key=lambda one: one.chunk.number)
+    chunks = sorted((report for part in parts for report in part.chunks), key=lambda report: report.chunk.number)
     files.write(_report_of(config, tuple(chunks)), Path(config.option.harness_json))
     shutil.rmtree(folder, ignore_errors=True)
 

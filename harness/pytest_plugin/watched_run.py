@@ -19,18 +19,20 @@ PASSED_ON = {
 """The options with a value that `harness run` has too, by their names in pytest."""
 
 
-def start_again(given: Namespace, arguments: Sequence[str]) -> None:
+def start_again(parsed: Namespace, arguments: Sequence[str]) -> None:
     """Replace this process by `harness run` with pytest and the same arguments.
 
-    It is done before pytest imports a conftest, which may import torch.  `given` holds the parsed options.
+    It is done before pytest imports a conftest, which may import torch.  `parsed` holds the options.
     """
-    options = [word for name, option in PASSED_ON.items() for value in _values(given, name) for word in (option, value)]
+    options = [
+        word for name, option in PASSED_ON.items() for value in _values(parsed, name) for word in (option, value)
+    ]
     command = [sys.executable, "-m", "pytest", *_without_ours(arguments)]
     os.execv(sys.executable, [sys.executable, "-m", "harness.cli", "run", *options, "--", *command])  # noqa: S606 - no shell is wanted
 
 
-def _values(given: Namespace, name: str) -> Iterator[str]:
-    value = getattr(given, name.removeprefix("--").replace("-", "_"))
+def _values(parsed: Namespace, name: str) -> Iterator[str]:
+    value = getattr(parsed, name.removeprefix("--").replace("-", "_"))
     if value is not None and value != AUTO:
         yield from map(str, value if isinstance(value, list) else [value])
 

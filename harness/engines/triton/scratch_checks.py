@@ -70,7 +70,7 @@ class Scratch:
         with _Made() as memory:
             self.buffer = allocate()
         self._address = _address_of(self.buffer)
-        self._made = memory.extents
+        self._extents = memory.extents
         self._shared: tuple[str, torch.Tensor] | None = None
         self._poisoned: torch.Tensor | None = None
 
@@ -153,7 +153,7 @@ class Scratch:
         """Return the storage of the memory; None if it is unknown."""
         if isinstance(self.buffer, torch.Tensor):
             return _extent_of(self.buffer)
-        return next((extent for extent in reversed(self._made) if extent.holds(self._address)), None)
+        return next((extent for extent in reversed(self._extents) if extent.holds(self._address)), None)
 
 
 def allocated(

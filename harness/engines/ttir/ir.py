@@ -182,10 +182,10 @@ _BRACKET_OR_AT = re.compile(r'"[^"]*"|[([<]|[])>]| at ')
 def _split_callsite(text: str) -> tuple[str, str]:
     """Split `A at B` into A and B.  Both may be locations with their own `at`, brackets or quotes."""
     depth = 0
-    for found in _BRACKET_OR_AT.finditer(text):
-        depth += {"(": 1, "[": 1, "<": 1, ")": -1, "]": -1, ">": -1}.get(found[0], 0)
-        if found[0] == " at " and not depth:
-            return text[: found.start()], text[found.end() :]
+    for mark in _BRACKET_OR_AT.finditer(text):
+        depth += {"(": 1, "[": 1, "<": 1, ")": -1, "]": -1, ">": -1}.get(mark[0], 0)
+        if mark[0] == " at " and not depth:
+            return text[: mark.start()], text[mark.end() :]
     return text, ""
 
 

@@ -41,7 +41,7 @@ _ESCAPE = re.compile(r"\\(?:([0-9A-Fa-f]{2})|(.))")
 def parse_string(text: str) -> str:
     r"""Return the content of a quoted string; MLIR writes `\0A` for a newline and `\22` for a quote."""
     plain = text.removeprefix('"').removesuffix('"')
-    return _ESCAPE.sub(lambda found: chr(int(found[1], 16)) if found[1] else found[2], plain)
+    return _ESCAPE.sub(lambda escape: chr(int(escape[1], 16)) if escape[1] else escape[2], plain)
 
 
 WITHOUT_RESULTS = frozenset(
@@ -131,12 +131,12 @@ class Notation(Tokens):
 
     def _attributes(self) -> dict[str, Attribute]:
         self._expect("{")
-        found: dict[str, Attribute] = {}
+        attributes: dict[str, Attribute] = {}
         while not self._accept("}"):
             name = self._next()[1].strip('"')
-            found[name] = self._attribute_value() if self._accept("=") else True
+            attributes[name] = self._attribute_value() if self._accept("=") else True
             self._accept(",")
-        return found
+        return attributes
 
     def _attribute_value(self, *, typed: bool = True) -> Attribute:
         kind, text = self._next()

@@ -160,11 +160,11 @@ class _Parser(ValueScope):
             raise self.cannot_read("an operation")
         name = name.strip('"')
         reader = _READERS.get(name)
-        made = reader(self, name) if reader else self._quoted(name) if kind == "string" else self._generic(name)
+        operation = reader(self, name) if reader else self._quoted(name) if kind == "string" else self._generic(name)
         if self._peek()[0] == "loc":
-            made.location = self._next()[1]
-        made.results = self._define_results(results, made.result_types)
-        return made
+            operation.location = self._next()[1]
+        operation.results = self._define_results(results, operation.result_types)
+        return operation
 
     def _line(self) -> Operation:
         """Read an operation on a line of its own, from a template of lines that differ in names of values alone."""
@@ -177,7 +177,7 @@ class _Parser(ValueScope):
         names = parts[1::2]
         location = self._tokens[self._position + 1][1]
         self._position += 2
-        made = Operation(
+        operation = Operation(
             name=template.name,
             operands=tuple([self._use(names[number]) for number in template.operands]),
             result_types=template.result_types,
@@ -186,8 +186,8 @@ class _Parser(ValueScope):
             location=location,
         )
         if template.results:
-            made.results = (self._define(names[0], made.result_types[0]),)
-        return made
+            operation.results = (self._define(names[0], operation.result_types[0]),)
+        return operation
 
     @staticmethod
     @lru_cache(maxsize=1 << 14)
@@ -196,15 +196,15 @@ class _Parser(ValueScope):
 
         Its operands are numbers of values, counted from left to right.
         """
-        first, *others = line.split("%")
-        parser = _Parser(first + "".join(f"%{number}{part}" for number, part in enumerate(others)))
+        first, *parts = line.split("%")
+        parser = _Parser(first + "".join(f"%{number}{part}" for number, part in enumerate(parts)))
         try:
-            made = parser._operation()
+            operation = parser._operation()
         except _FOREIGN_TEXT as error:
             raise parser.cannot_read("something else") from error
-        numbers = {parser._names[f"%{number}"]: number for number in range(len(others))}
-        made.operands = tuple(numbers[slot] for slot in made.operands)
-        return made
+        numbers = {parser._names[f"%{number}"]: number for number in range(len(parts))}
+        operation.operands = tuple(numbers[slot] for slot in operation.operands)
+        return operation
 
     def _generic(self, name: str) -> Operation:
         """Read keywords, operands and attributes in any order, then `: types` with or without an arrow."""
@@ -385,17 +385,17 @@ class _Parser(ValueScope):
                 scales.append(len(operands))
                 operands.append(self._operand())
             self._expect(",")
-        made = self._generic(name)
-        made.operands = (*operands, *made.operands)
-        made.attributes = {**made.attributes, "scales": tuple(scales)}
-        return made
+        operation = self._generic(name)
+        operation.operands = (*operands, *operation.operands)
+        operation.attributes = {**operation.attributes, "scales": tuple(scales)}
+        return operation
 
     def call(self, name: str) -> Operation:
         """Read `@callee(%values) : types`; the attribute `callee` has the function's name."""
         callee = self._next()[1].lstrip("@").strip('"')
-        made = self._generic(name)
-        made.attributes = {**made.attributes, "callee": callee}
-        return made
+        operation = self._generic(name)
+        operation.attributes = {**operation.attributes, "callee": callee}
+        return operation
 
 
 _READERS: dict[str, Callable[[_Parser, str], Operation]] = {

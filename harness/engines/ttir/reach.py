@@ -128,8 +128,8 @@ def _flows(whole: TtirRegion) -> Iterator[tuple[int, Sequence[int]]]:
                 yield result, (first, later)
         elif operation.name == "scf.if":
             for region in operation.regions:
-                for result, given in zip(operation.results, yielded(region), strict=False):
-                    yield result, (given,)
+                for result, value in zip(operation.results, yielded(region), strict=False):
+                    yield result, (value,)
 
 
 def yielded(region: TtirRegion) -> tuple[int, ...]:

@@ -46,12 +46,12 @@ class Tokens:
 
     def _tokenize(self, text: str) -> Iterator[Token]:
         position, end = 0, len(text.rstrip())
-        for found in _LINE.finditer(text):
-            yield from self._tokenize_part(text, position, found.start())
-            position = found.end()
-            self._ends += (found.end(1), position)
-            yield LINE, found[1]
-            yield "loc", found[2]
+        for line in _LINE.finditer(text):
+            yield from self._tokenize_part(text, position, line.start())
+            position = line.end()
+            self._ends += (line.end(1), position)
+            yield LINE, line[1]
+            yield "loc", line[2]
         yield from self._tokenize_part(text, position, end)
         self._ends.append(end)
         yield END
@@ -59,16 +59,16 @@ class Tokens:
     def _tokenize_part(self, text: str, position: int, end: int) -> Iterator[Token]:
         match = _TOKEN.match
         while position < end:
-            found = match(text, position, end)
-            if found is None:
+            token = match(text, position, end)
+            if token is None:
                 if _BLANK.fullmatch(text, position, end):
                     break
                 line = text.count("\n", 0, position) + 1
                 raise CannotExecute(f"TTIR that cannot be read at its line {line}: {text[position : position + 60]!r}")
-            position = found.end()
-            kind = found.lastgroup or ""
+            position = token.end()
+            kind = token.lastgroup or ""
             self._ends.append(position)
-            yield kind, found[kind]
+            yield kind, token[kind]
 
     def _expand_line(self) -> None:
         """Replace the `LINE` token at the parser's position with the tokens of its operation."""

@@ -41,12 +41,12 @@ def _polls(operation: Operation, polling: frozenset[str]) -> bool:
 
 def _polling_functions(module: Module) -> frozenset[str]:
     """Return the functions that poll, directly or through calls."""
-    found: frozenset[str] = frozenset()
+    polling: frozenset[str] = frozenset()
     while True:
-        more = frozenset(name for name, function in module.functions.items() if _any_polls(function, found))
-        if more == found:
-            return found
-        found = more
+        more = frozenset(name for name, function in module.functions.items() if _any_polls(function, polling))
+        if more == polling:
+            return polling
+        polling = more
 
 
 def _any_polls(function: Function, polling: frozenset[str]) -> bool:

@@ -219,7 +219,7 @@ class Memory:
             clash = buffer.shadow.load(starts, width, programs, self.load_number(access.place))
             if clash is not None:
                 elements = elements_at(view.argument, buffer.shadow.cell_bytes, starts, clash)
-                self.events.dependence(access.place, elements, programs[clash.rows] - 1, clash.others - 1)
+                self.events.dependence(access.place, elements, programs[clash.rows] - 1, clash.programs - 1)
 
     def record_reads(self, cell_bytes: int, rows: Rows, starts: Array, reads: Reads, *, atomic: bool = False) -> None:
         """Record stores or atomics to cells that others read.  Each event belongs to the place of the load."""
@@ -227,9 +227,9 @@ class Memory:
         for load in np.unique(reads.loads):
             here = reads.loads == load
             place = self._load_places[load]
-            cells = Clash(clash.rows[here], clash.columns[here], clash.others[here])
+            cells = Clash(clash.rows[here], clash.columns[here], clash.programs[here])
             elements = elements_at(self.arguments[place[1]], cell_bytes, starts, cells)
-            self.events.dependence(place, elements, cells.others - 1, rows.ids[cells.rows], atomic=atomic)
+            self.events.dependence(place, elements, cells.programs - 1, rows.ids[cells.rows], atomic=atomic)
 
     def _record_updaters(self, access: BlockAccess, view: View, rows: Rows, lanes: Rows) -> None:
         """Record updates of elements that another program updated, if either atomic holds within a program only."""
@@ -240,11 +240,11 @@ class Memory:
         before = updaters[lanes.starts]
         updaters[lanes.starts] = np.where(before, before, lanes.programs)
         # Read back: where lanes of this access share an element, only one of their programs is there.
-        others = updaters[lanes.starts]
-        clashing = others != lanes.programs
+        winners = updaters[lanes.starts]
+        clashing = winners != lanes.programs
         if clashing.any():
             elements = view.in_own_elements(rows.starts[clashing])
-            self.events.narrow_atomic(access.place, elements, rows.ids[clashing], others[clashing] - 1)
+            self.events.narrow_atomic(access.place, elements, rows.ids[clashing], winners[clashing] - 1)
 
     def _record_uninitialised_reads(self, access: BlockAccess, view: View, rows: Rows, raw: Array) -> None:
         poison = view.buffer.poison
@@ -267,4 +267,4 @@ def rows_of_access(access: BlockAccess, view: View | None, shape: tuple[int, ...
 
 def pairs_of(rows: Rows, clash: Clash) -> tuple[Array, Array]:
     """Return the ids of the programs that met, as two arrays."""
-    return rows.ids[clash.rows], clash.others - 1
+    return rows.ids[clash.rows], clash.programs - 1

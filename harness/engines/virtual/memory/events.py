@@ -47,19 +47,19 @@ class _Cells:
 
     elements: list[Array] = field(default_factory=list[Array])
     ours: list[Array] = field(default_factory=list[Array])
-    others: list[Array] = field(default_factory=list[Array])
+    partners: list[Array] = field(default_factory=list[Array])
     kept: int = 0
     same_bytes: bool = True
 
-    def add(self, elements: Array, ours: Array, others: Array) -> None:
+    def add(self, elements: Array, ours: Array, partners: Array) -> None:
         if self.kept < KEPT_CELLS:
             self.elements.append(elements)
             self.ours.append(ours)
-            self.others.append(others)
+            self.partners.append(partners)
             self.kept += len(elements)
 
     def join(self, more: "_Cells") -> None:
-        for part in zip(more.elements, more.ours, more.others, strict=True):
+        for part in zip(more.elements, more.ours, more.partners, strict=True):
             self.add(*part)
         self.same_bytes = self.same_bytes and more.same_bytes
 
@@ -68,7 +68,7 @@ class _Cells:
         elements = np.concatenate(self.elements)
         distinct = np.unique(elements)
         here = elements == distinct[0]
-        pairs = zip(np.concatenate(self.ours)[here].tolist(), np.concatenate(self.others)[here].tolist(), strict=True)
+        pairs = zip(np.concatenate(self.ours)[here].tolist(), np.concatenate(self.partners)[here].tolist(), strict=True)
         return distinct, *min(pairs)
 
 
@@ -128,9 +128,9 @@ class EventCollector:
         """The programs of each conflict, one pair per row, counted from 0."""
         groups = [cells for conflicts in self.conflicts for cells in conflicts.values()]
         pairs = [
-            np.stack((ours, others), 1)
+            np.stack((ours, partners), 1)
             for cells in groups
-            for ours, others in zip(cells.ours, cells.others, strict=True)
+            for ours, partners in zip(cells.ours, cells.partners, strict=True)
         ]
         return np.concatenate([np.zeros((0, 2), np.int64), *pairs])
 
@@ -143,13 +143,13 @@ class EventCollector:
         """Replace the overlaps and dependences with those that other executions of the same launch found."""
         self._overlaps, self._dependences = {}, {}
         for recheck in rechecks:
-            for ours, theirs in zip(self.conflicts, recheck.conflicts, strict=True):
-                for key, cells in theirs.items():
-                    ours.setdefault(key, _Cells()).join(cells)
+            for conflicts, rechecked in zip(self.conflicts, recheck.conflicts, strict=True):
+                for key, cells in rechecked.items():
+                    conflicts.setdefault(key, _Cells()).join(cells)
 
-    def narrow_atomic(self, place: Place, elements: Array, programs: Array, others: Array) -> None:
+    def narrow_atomic(self, place: Place, elements: Array, programs: Array, partners: Array) -> None:
         """Record elements that two programs update, at least one by an atomic that holds within a program only."""
-        self._narrow.setdefault(place, _Cells()).add(elements, programs, others)
+        self._narrow.setdefault(place, _Cells()).add(elements, programs, partners)
 
     def uninitialised(self, place: Place, elements: Array, programs: Array) -> None:
         """Record elements read before anything wrote them."""
@@ -214,13 +214,13 @@ class EventCollector:
         self, launched: "_Launch"
     ) -> Iterator[Overlap | OrderDependence | NarrowAtomic | UninitialisedRead]:
         for (place, atomic), cells in self._overlaps.items():
-            distinct, ours, others = cells.unique()
+            distinct, ours, partners = cells.unique()
             yield Overlap(
                 site=launched.site(place),
                 same_bytes=cells.same_bytes,
                 cells=len(distinct),
                 first_cells=launched.first_cells(place, distinct),
-                programs=(ours, others) if atomic else (min(ours, others), max(ours, others)),
+                programs=(ours, partners) if atomic else (min(ours, partners), max(ours, partners)),
                 atomic=atomic,
                 cell_map=launched.spread(place, distinct),
             )
@@ -235,12 +235,12 @@ class EventCollector:
                 cell_map=launched.spread(place, distinct),
             )
         for place, cells in self._narrow.items():
-            distinct, ours, others = cells.unique()
+            distinct, ours, partners = cells.unique()
             yield NarrowAtomic(
                 site=launched.site(place),
                 cells=len(distinct),
                 first_cells=launched.first_cells(place, distinct),
-                programs=(min(ours, others), max(ours, others)),
+                programs=(min(ours, partners), max(ours, partners)),
             )
         for place, cells in sorted(self._uninitialised.items(), key=_by_place):
             distinct, program, _ = cells.unique()

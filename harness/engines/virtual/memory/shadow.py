@@ -23,7 +23,7 @@ class Clash:
     """Index of the row of the access."""
     columns: Array
     """Cell within the row."""
-    others: Array
+    programs: Array
     """The other program's number."""
     atomic: bool = False
     """The other program's access is an atomic."""
@@ -111,13 +111,13 @@ class Shadow:
         clash = clash_at(readers != 0, readers)
         if clash is None:
             return None
-        loads = clash.others & ((1 << LOAD_BITS) - 1)
-        return Reads(Clash(clash.rows, clash.columns, clash.others >> LOAD_BITS), loads)
+        loads = clash.programs & ((1 << LOAD_BITS) - 1)
+        return Reads(Clash(clash.rows, clash.columns, clash.programs >> LOAD_BITS), loads)
 
 
-def clash_at(mask: Array, others: Array) -> Clash | None:
-    """Return the masked cells of rows, with the programs in `others`; None for an empty mask."""
+def clash_at(mask: Array, programs: Array) -> Clash | None:
+    """Return the masked cells of rows, each with its program in `programs`; None for an empty mask."""
     if not mask.any():
         return None
     rows, columns = np.nonzero(mask)
-    return Clash(rows, columns, others[rows, columns])
+    return Clash(rows, columns, programs[rows, columns])

@@ -84,7 +84,7 @@ class ShadowedHistory:
             case _:
                 stores, reads = self.shadow.atomic(starts, 1, number)
                 clashes = [stores, reads and reads.clash]
-        return {int(other) - 1 for clash in clashes if clash is not None for other in clash.others}
+        return {int(other) - 1 for clash in clashes if clash is not None for other in clash.programs}
 
 
 def actions(programs: int) -> st.SearchStrategy[list[Action]]:
@@ -133,4 +133,4 @@ def test_cells_keep_their_history_when_split() -> None:
     shadowed.shadow.refine(2)
     clash = shadowed.shadow.load(np.array([1]), 3, np.array([2], np.int32), 5)
     assert clash is not None
-    assert (clash.columns.tolist(), clash.others.tolist()) == ([1, 2], [1, 1])
+    assert (clash.columns.tolist(), clash.programs.tolist()) == ([1, 2], [1, 1])
