@@ -71,11 +71,11 @@ def run_module(module: CommandModule, program: str, summary: str, arguments: Seq
 def _ended(parsed: Callable[[], argparse.Namespace]) -> int:
     """Run the command of a command line, and return its exit status."""
     try:
-        given = parsed()
-        given.settings, given.environment = Settings.from_environment(os.environ), dict(os.environ)
-        module: CommandModule = given.module
+        options = parsed()
+        options.settings, options.environment = Settings.from_environment(os.environ), dict(os.environ)
+        module: CommandModule = options.module
         with ended_by_signals():
-            status = module.run(given)
+            status = module.run(options)
         sys.stdout.flush()  # a reader that has gone is noticed here, not at Python's exit
     except BrokenPipeError:
         # Without this, Python reports a second error at its exit.
@@ -98,25 +98,25 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
         MissingPart: the command needs an extra that is not installed.
     """
     own, words = _split(arguments)
-    given = _checked(*_parser(own).parse_known_args(own))
+    options = _checked(*_parser(own).parse_known_args(own))
     if words:
-        given.words = words
-    return given
+        options.words = words
+    return options
 
 
-def _checked(given: argparse.Namespace, rest: Sequence[str]) -> argparse.Namespace:
+def _checked(options: argparse.Namespace, rest: Sequence[str]) -> argparse.Namespace:
     """Return the parsed options.
 
     Raises:
         UsageError: `rest` holds an argument that the command does not know.
     """
     if rest:
-        chosen: Parser = given.parser
+        chosen: Parser = options.parser
         name = rest[0].partition("=")[0]
         if not name.startswith("-"):
             raise UsageError(f"unexpected argument {name!r} (see {chosen.prog} --help)")
         raise unknown("option", name, chosen.option_names)
-    return given
+    return options
 
 
 def _split(arguments: Sequence[str]) -> tuple[Sequence[str], tuple[str, ...]]:

@@ -28,14 +28,14 @@ NEWEST = ""
 """The value of `--fixed` if the option stands alone."""
 
 
-def run(given: argparse.Namespace) -> ExitStatus:
+def run(options: argparse.Namespace) -> ExitStatus:
     """Find where a finding came, and where it went, among releases or commits."""
-    path = locate(given.file)
-    recorded = read_one_finding(path, given.finding)
+    path = locate(options.file)
+    recorded = read_one_finding(path, options.finding)
     op_of(recorded)  # a suite that cannot be loaded is an error here, and no evidence against a release
-    report = json_path(given.json)
-    history = _history(given, recorded)
-    searched = _stretches(given, recorded, history)
+    report = json_path(options.json)
+    history = _history(options, recorded)
+    searched = _stretches(options, recorded, history)
     started = time.monotonic()
     bisected = bisect(history, searched, _print_check)
     conclusion = sentence(bisected, str(recorded.signature or recorded.id))
@@ -95,30 +95,30 @@ exit status: 0 every border was found; 1 the finding shows everywhere or nowhere
     add_engine(parser)
 
 
-def _history(given: argparse.Namespace, recorded: Recorded) -> History:
-    package = canonicalize_name(given.package) if given.package else None
-    if given.repo and package == TRITON:
+def _history(options: argparse.Namespace, recorded: Recorded) -> History:
+    package = canonicalize_name(options.package) if options.package else None
+    if options.repo and package == TRITON:
         raise UsageError("--repo cannot be Triton's: only its releases can be bisected")
-    if not given.repo and package is None:
+    if not options.repo and package is None:
         package = _package_of(recorded)
-    if package is not None and any(names_package(spec, package) for spec in given.libraries):
+    if package is not None and any(names_package(spec, package) for spec in options.libraries):
         raise UsageError(f"--with names {package}, which is bisected: its releases come one after the other")
     trial = MemberTrial(
         recorded=recorded,
-        other_libraries=tuple(given.libraries) or _other_libraries(recorded.libraries, package),
-        engine=str(parse_engine(given.engine)),
-        time_limit_s=given.time_limit,
-        runs=given.runs,
+        other_libraries=tuple(options.libraries) or _other_libraries(recorded.libraries, package),
+        engine=str(parse_engine(options.engine)),
+        time_limit_s=options.time_limit,
+        runs=options.runs,
     )
-    if given.repo:
-        return Commits(Path(given.repo), trial, given.settings)
+    if options.repo:
+        return Commits(Path(options.repo), trial, options.settings)
     assert package is not None
     releases = Tritons if package == TRITON else Releases
-    return releases(package, trial, given.settings)
+    return releases(package, trial, options.settings)
 
 
 def _package_of(recorded: Recorded) -> str:
-    named = [one for one in map(requirement_of, recorded.libraries) if one is not None]
+    named = [requirement for requirement in map(requirement_of, recorded.libraries) if requirement is not None]
     if len(named) != 1:
         raise UsageError("--package is needed: the finding was not made with one released library")
     return canonicalize_name(named[0].name)
@@ -128,9 +128,9 @@ def _other_libraries(libraries: tuple[str, ...], package: str | None) -> tuple[s
     """Return the recorded libraries without the one that is bisected."""
     if package == TRITON:
         return libraries
-    others = tuple(spec for spec in libraries if package is None or not names_package(spec, package))
-    if len(others) < len(libraries):
-        return others
+    rest = tuple(spec for spec in libraries if package is None or not names_package(spec, package))
+    if len(rest) < len(libraries):
+        return rest
     if len(libraries) > 1:
         raise UsageError(
             f"the finding was made with {', '.join(libraries)}: which of them is bisected? Name the others by --with"
@@ -139,10 +139,10 @@ def _other_libraries(libraries: tuple[str, ...], package: str | None) -> tuple[s
     return ()
 
 
-def _stretches(given: argparse.Namespace, recorded: Recorded, history: History) -> tuple[Stretch, ...]:
-    bad = history.find(given.bad or _usual_bad(given, recorded, history.subject), "--bad")
-    good = history.find(given.good, "--good") if given.good else None
-    match given.fixed:
+def _stretches(options: argparse.Namespace, recorded: Recorded, history: History) -> tuple[Stretch, ...]:
+    bad = history.find(options.bad or _usual_bad(options, recorded, history.subject), "--bad")
+    good = history.find(options.good, "--good") if options.good else None
+    match options.fixed:
         case None:
             return stretches(history, bad, good, fixed=None)
         case "":
@@ -151,8 +151,8 @@ def _stretches(given: argparse.Namespace, recorded: Recorded, history: History) 
             return stretches(history, bad, good, history.find(name, "--fixed"))
 
 
-def _usual_bad(given: argparse.Namespace, recorded: Recorded, package: str) -> str:
-    if given.repo:
+def _usual_bad(options: argparse.Namespace, recorded: Recorded, package: str) -> str:
+    if options.repo:
         return "HEAD"
     if package == TRITON:
         return installed(TRITON)
@@ -163,7 +163,7 @@ def _usual_bad(given: argparse.Namespace, recorded: Recorded, package: str) -> s
 
 
 def _status(bisected: Bisected) -> ExitStatus:
-    endings = {one.ending for one in bisected.searched}
+    endings = {stretch.ending for stretch in bisected.searched}
     if endings == {Ending.FOUND}:
         return ExitStatus.CLEAN
     return ExitStatus.NOTHING_CHECKED if endings == {Ending.NOT_CHECKED} else ExitStatus.FINDINGS

@@ -18,20 +18,22 @@ STATUS = {
 }
 
 
-def run(given: argparse.Namespace) -> ExitStatus:
+def run(options: argparse.Namespace) -> ExitStatus:
     """Check one candidate, and print the verdict."""
-    path = json_path(given.json)
+    path = json_path(options.json)
     with Checker(
-        device=devices_of(given) or USUAL_DEVICE,
-        cases=given.cases,
-        time_limit_s=given.time_limit,
-        resources=given.resources,
+        device=devices_of(options) or USUAL_DEVICE,
+        cases=options.cases,
+        time_limit_s=options.time_limit,
+        resources=options.resources,
         other_sm_counts=True,
         stops_at_flaw=False,
         stores_findings=True,
-        settings=given.settings,
+        settings=options.settings,
     ) as checker:
-        verdict = checker.check(given.new, given.reference, given.inputs, sizes=dict(given.sizes), seed=given.seed)
+        verdict = checker.check(
+            options.new, options.reference, options.inputs, sizes=dict(options.sizes), seed=options.seed
+        )
     print("\n".join(lines(verdict)))
     if path is not None:
         _write(verdict, path)

@@ -131,10 +131,10 @@ class CommandModule(Protocol):
 
     def add_options(self, parser: Parser) -> None: ...
 
-    def run(self, given: argparse.Namespace) -> int:
+    def run(self, options: argparse.Namespace) -> int:
         """Run the command and return its exit status, mostly an `ExitStatus`.
 
-        `given` holds its options, and the `settings` and the `environment` of the process.
+        `options` holds its options, and the `settings` and the `environment` of the process.
 
         Raises:
             HarnessError: its text is printed, and the exit status is 2.

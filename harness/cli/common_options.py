@@ -48,9 +48,9 @@ def add_libraries(parser: Parser) -> None:
     )
 
 
-def libraries_of(given: argparse.Namespace) -> tuple[str, ...]:
+def libraries_of(options: argparse.Namespace) -> tuple[str, ...]:
     """Return what `--with` names, or else the libraries of the project's settings."""
-    return tuple(given.libraries) or read_project_settings(project_of(Path.cwd())).libraries
+    return tuple(options.libraries) or read_project_settings(project_of(Path.cwd())).libraries
 
 
 def add_device(parser: Parser, default: str = USUAL_DEVICES) -> None:
@@ -64,9 +64,9 @@ def add_device(parser: Parser, default: str = USUAL_DEVICES) -> None:
     )
 
 
-def devices_of(given: argparse.Namespace) -> str | None:
+def devices_of(options: argparse.Namespace) -> str | None:
     """Return what `--device` names, or else the devices of the project's settings."""
-    return given.device or read_project_settings(project_of(Path.cwd())).device
+    return options.device or read_project_settings(project_of(Path.cwd())).device
 
 
 def plan_of(
@@ -76,32 +76,32 @@ def plan_of(
 
     Options that the command does not have count as not given.
     """
-    given = {name: value for name, value in vars(options).items() if value is not None}
-    engine = engine or given.get("engine", VIRTUAL.name)
+    values = {name: value for name, value in vars(options).items() if value is not None}
+    engine = engine or values.get("engine", VIRTUAL.name)
     usual_device = None if parse_engine(engine).needs_gpu else devices_of(options) or device
     usual_seed = secrets.randbelow(2**32) if seed is None else seed
     plan = Plan(
         suites=named_suites(options.suites),
         op=tuple(options.op),
-        device=given.get("device", usual_device),
-        sm=given.get("sm"),
-        env=dict(given.get("env", ())),
-        cases=given.get("cases"),
-        seconds=60 * options.minutes if "minutes" in given else None,
-        seed=given.get("seed", usual_seed),
-        oracle=tuple(given.get("oracle", ())),
+        device=values.get("device", usual_device),
+        sm=values.get("sm"),
+        env=dict(values.get("env", ())),
+        cases=values.get("cases"),
+        seconds=60 * options.minutes if "minutes" in values else None,
+        seed=values.get("seed", usual_seed),
+        oracle=tuple(values.get("oracle", ())),
         libraries=libraries_of(options),
         engine=engine,
-        sanitizer=given.get("sanitizer", ""),
-        isolation=given.get("isolation", "worker"),
+        sanitizer=values.get("sanitizer", ""),
+        isolation=values.get("isolation", "worker"),
         time_limit_s=options.time_limit,
     )
-    return replace(plan, triage_seconds=60 * options.triage_minutes) if "triage_minutes" in given else plan
+    return replace(plan, triage_seconds=60 * options.triage_minutes) if "triage_minutes" in values else plan
 
 
 def add_engine(parser: Parser) -> None:
     """`--engine` and `--time-limit`."""
-    places = ", ".join(f"{one} ({one.place})" if one.place else one.name for one in ENGINES)
+    places = ", ".join(f"{engine} ({engine.place})" if engine.place else engine.name for engine in ENGINES)
     parser.add_argument(
         "--engine",
         default=VIRTUAL.name,

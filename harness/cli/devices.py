@@ -6,9 +6,9 @@ from harness import catalogue
 from harness.cli.command import ExitStatus, Parser
 
 
-def run(given: argparse.Namespace) -> ExitStatus:
+def run(options: argparse.Namespace) -> ExitStatus:
     """List the GPUs of the catalogue."""
-    del given
+    del options
     known = catalogue.devices()
     slug = max(len(device.slug) for device in known)
     print(f"{'device':<{slug}}  {'arch':<9}  {'target':<6}  {'SMs':>4}  {'shared':>7}  {'L2':>7}  name")

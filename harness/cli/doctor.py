@@ -9,17 +9,17 @@ from harness.reports.doctor import examine
 from harness.wording import counted
 
 
-def run(given: argparse.Namespace) -> ExitStatus:
+def run(options: argparse.Namespace) -> ExitStatus:
     """Print what is installed, and the command for each missing part."""
     is_complete = True
     print(f"kernel-harness {__version__}")
-    for part in examine(given.settings):
+    for part in examine(options.settings):
         if part.found:
             print(f"  {'CHECK' if part.is_doubtful else 'ok':<8} {part.name}: {part.found}")
         else:
             print(f"  {'MISSING' if part.needed else 'none':<8} {part.name}: {part.provide}")
             is_complete &= not part.needed
-    for node in nodes_at(given.ray) if given.ray else ():
+    for node in nodes_at(options.ray) if options.ray else ():
         gpus = f", {node.gpus} GPU {node.gpu_type}".rstrip() if node.gpus else ""
         print(f"  {'ok':<8} node {node.name}: {counted(node.cpus, 'CPU')}{gpus}")
     return ExitStatus.CLEAN if is_complete else ExitStatus.ERROR

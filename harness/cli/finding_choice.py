@@ -76,25 +76,25 @@ def read_whole_finding(file: Path, wanted: str | None) -> Finding:
         UsageError: there is no such finding, or more than one.
     """
     document = readable(lambda path: files.read(path, CampaignReport, ShardReport, FindingDocument), file)
-    found = (document.finding,) if isinstance(document, FindingDocument) else report_in(document).findings
-    return _only(_chosen(found, file, wanted), file)
+    findings = (document.finding,) if isinstance(document, FindingDocument) else report_in(document).findings
+    return _only(_chosen(findings, file, wanted), file)
 
 
-def _chosen(found: Sequence[R], file: Path, wanted: str | None) -> tuple[R, ...]:
-    if not found:
+def _chosen(findings: Sequence[R], file: Path, wanted: str | None) -> tuple[R, ...]:
+    if not findings:
         raise UsageError(f"{file} holds no findings: there is nothing to replay")
-    by_id = {one.id: one for one in reversed(found)}
+    by_id = {finding.id: finding for finding in reversed(findings)}
     if wanted is None:
         return tuple(reversed(by_id.values()))
     if wanted in by_id:
         return (by_id[wanted],)
-    if wanted.isdecimal() and 1 <= int(wanted) <= len(found):
-        return (found[int(wanted) - 1],)
-    raise unknown("finding", wanted, [*by_id, *(str(number + 1) for number in range(len(found)))])
+    if wanted.isdecimal() and 1 <= int(wanted) <= len(findings):
+        return (findings[int(wanted) - 1],)
+    raise unknown("finding", wanted, [*by_id, *(str(number + 1) for number in range(len(findings)))])
 
 
-def _only(found: tuple[R, ...], file: Path) -> R:
-    if len(found) != 1:
-        ids = ", ".join(one.id for one in found)
-        raise UsageError(f"{file} holds {len(found)} findings: choose one with --finding ({ids})")
-    return found[0]
+def _only(findings: tuple[R, ...], file: Path) -> R:
+    if len(findings) != 1:
+        ids = ", ".join(finding.id for finding in findings)
+        raise UsageError(f"{file} holds {len(findings)} findings: choose one with --finding ({ids})")
+    return findings[0]

@@ -17,9 +17,9 @@ from harness.reports.finding_text import COLOURS, symptom_count
 from harness.reports.summary import count_text
 
 
-def run(given: argparse.Namespace) -> ExitStatus:
+def run(options: argparse.Namespace) -> ExitStatus:
     """List the stored findings, one line for each bug."""
-    contents = contents_of(given.paths, given.known)
+    contents = contents_of(options.paths, options.known)
     screen = console()
     for line in listed(contents):
         show(screen, line)

@@ -41,7 +41,7 @@ PLAIN_EVERY_S = 5.0
 
 
 def run_on_ray(
-    given: argparse.Namespace, options: Options, issues: KnownIssues, report_path: Path | None
+    arguments: argparse.Namespace, options: Options, issues: KnownIssues, report_path: Path | None
 ) -> ExitStatus:
     """Run a search on a cluster, and print and write what it finds.
 
@@ -49,16 +49,17 @@ def run_on_ray(
         MissingPart: Ray is not installed.
         UsageError: there is no cluster, or an option cannot be meant for one.
     """
-    if given.minutes:
+    if arguments.minutes:
         raise UsageError("--ray takes --cases: how many chunks run at once is not known beforehand")
-    chunks = chunks_of(options, 1, dict(given.env))
+    chunks = chunks_of(options, 1, dict(arguments.env))
     prepared(HARNESS_FOLDER)
-    with RayCluster(given.ray, options.project) as cluster, Interrupts() as interrupts:  # Ray sets handlers of its own
+    # Ray sets handlers of its own.
+    with RayCluster(arguments.ray, options.project) as cluster, Interrupts() as interrupts:
         run = FleetRun(cluster, chunks, interrupts)
         run.submit(options)
         run.follow()
         interrupts.end()
-    return run.finish(report_path, issues, Severity(given.fail_on))
+    return run.finish(report_path, issues, Severity(arguments.fail_on))
 
 
 class FleetRun:

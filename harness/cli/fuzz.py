@@ -46,32 +46,32 @@ from harness.suite_files import project_of
 from harness.workers.spec import Isolation
 
 
-def run(given: argparse.Namespace) -> ExitStatus:
+def run(arguments: argparse.Namespace) -> ExitStatus:
     """Search for failures, shrink them, store and print them."""
-    chunk = read_chunk(given) if given.chunk else None
-    if chunk is None and not given.suites:
+    chunk = read_chunk(arguments) if arguments.chunk else None
+    if chunk is None and not arguments.suites:
         raise UsageError("the following arguments are required: SUITE (see harness fuzz --help)")
-    if given.survey:
-        return SURVEYS[given.survey](given)
-    shard = parse_shard(given.shard, os.environ) if given.shard else None
-    if shard is not None and given.seed is None:
+    if arguments.survey:
+        return SURVEYS[arguments.survey](arguments)
+    shard = parse_shard(arguments.shard, os.environ) if arguments.shard else None
+    if shard is not None and arguments.seed is None:
         raise UsageError("the shards of one search need one seed: add --seed N, the same for all of them")
-    plan = plan_of(given) if chunk is None else chunk.plan
-    options = _options(given, plan)
-    report_path = json_path(given.json)
+    plan = plan_of(arguments) if chunk is None else chunk.plan
+    options = _options(arguments, plan)
+    report_path = json_path(arguments.json)
     use_hypothesis_folder()
-    issues = read_known_issues(given.known, date.today())  # noqa: DTZ011 - a date that people write has no zone
-    if given.events and chunk is None:
+    issues = read_known_issues(arguments.known, date.today())  # noqa: DTZ011 - a date that people write has no zone
+    if arguments.events and chunk is None:
         raise UsageError("--events tells of one chunk: add --chunk FILE")
-    if given.ray:
-        return run_on_ray(given, options, issues, report_path)
+    if arguments.ray:
+        return run_on_ray(arguments, options, issues, report_path)
     if chunk is not None:
-        runs = ChunkRuns([chunk], report_path, events=EventStream(_print_event) if given.events else None)
+        runs = ChunkRuns([chunk], report_path, events=EventStream(_print_event) if arguments.events else None)
     elif shard is not None:
         runs = ChunkRuns(chunks_of(options, shard.count, plan.env), report_path, shard)
     else:
-        return _search(options, report_path, issues, Severity(given.fail_on))
-    return runs.run(options, issues, Severity(given.fail_on))
+        return _search(options, report_path, issues, Severity(arguments.fail_on))
+    return runs.run(options, issues, Severity(arguments.fail_on))
 
 
 def _search(options: Options, report_path: Path | None, issues: KnownIssues, fail_on: Severity) -> ExitStatus:
@@ -88,17 +88,17 @@ def _search(options: Options, report_path: Path | None, issues: KnownIssues, fai
     return status_of(report, fail_on)
 
 
-def _options(given: argparse.Namespace, plan: Plan) -> Options:
-    if given.minutes and given.triage_minutes != TRIAGE_S / 60:
+def _options(options: argparse.Namespace, plan: Plan) -> Options:
+    if options.minutes and options.triage_minutes != TRIAGE_S / 60:
         raise UsageError("--triage-minutes goes with --cases: --minutes covers confirming and shrinking")
-    if given.compilers is not None and not parse_engine(plan.engine).is_hardware:
+    if options.compilers is not None and not parse_engine(plan.engine).is_hardware:
         raise UsageError("--compilers compile ahead of real GPUs: add --engine cuda")
     return replace(
-        options_of(plan, given.settings, project_of(Path.cwd()), accepts=given.accepts),
-        processes=given.processes,
-        gpus=given.gpus,
-        compilers=given.compilers,
-        shows_output=given.show_output,
+        options_of(plan, options.settings, project_of(Path.cwd()), accepts=options.accepts),
+        processes=options.processes,
+        gpus=options.gpus,
+        compilers=options.compilers,
+        shows_output=options.show_output,
     )
 
 

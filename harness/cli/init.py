@@ -24,30 +24,30 @@ VERBS = {
 """By whether the file is new, and whether nothing is written."""
 
 
-def run(given: argparse.Namespace) -> ExitStatus:
+def run(options: argparse.Namespace) -> ExitStatus:
     """Write suite drafts, settings and a workflow, or show what would be written."""
-    if given.test and given.targets:
+    if options.test and options.targets:
         raise UsageError("--from drafts the suite of a test: leave TARGET out")
-    if given.output and not given.test:
+    if options.output and not options.test:
         raise UsageError("-o names the suite of a test: add --from TEST")
-    root = Path.cwd() if given.test else project_of(Path.cwd())
-    planned = _from_test(root, given) if given.test else plan(root, given.targets, has_workflow=given.workflow)
+    root = Path.cwd() if options.test else project_of(Path.cwd())
+    planned = _from_test(root, options) if options.test else plan(root, options.targets, has_workflow=options.workflow)
     existing = overwritten(planned)
-    if existing and not given.force and not given.dry_run:
+    if existing and not options.force and not options.dry_run:
         names = ", ".join(map(str, existing))
         raise UsageError(f"{names} would be overwritten, so nothing is written: add --force, or --dry-run to compare")
-    if given.dry_run:
+    if options.dry_run:
         for file in planned.files:
             print_lines(_difference(file))
     else:
         write(root, planned)
-    print_lines(_summary(root, planned, is_dry=given.dry_run))
+    print_lines(_summary(root, planned, is_dry=options.dry_run))
     return ExitStatus.CLEAN
 
 
-def _from_test(root: Path, given: argparse.Namespace) -> InitPlan:
-    test = given.test if "::" in given.test or given.test.endswith(".py") else _test_of_finding(given.test)
-    return plan_from_test(root, load(test if "::" in test else os.path.normpath(test), FOLDER), given.output)
+def _from_test(root: Path, options: argparse.Namespace) -> InitPlan:
+    test = options.test if "::" in options.test or options.test.endswith(".py") else _test_of_finding(options.test)
+    return plan_from_test(root, load(test if "::" in test else os.path.normpath(test), FOLDER), options.output)
 
 
 def _test_of_finding(name: str) -> str:

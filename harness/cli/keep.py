@@ -15,13 +15,13 @@ from harness.suite_files import project_of
 REGRESSIONS = Path("suites", "regressions")
 
 
-def run(given: argparse.Namespace) -> ExitStatus:
+def run(options: argparse.Namespace) -> ExitStatus:
     """Copy a finding to the folder whose cases pytest replays first."""
-    path = locate(given.file)
-    finding = read_whole_finding(path, given.finding)
+    path = locate(options.file)
+    finding = read_whole_finding(path, options.finding)
     project = project_of(path.parent)
-    folder = Path(given.folder) if given.folder else _regressions_of(project)
-    libraries = tuple(portable(spec, project) for spec in given.libraries or finding.libraries)
+    folder = Path(options.folder) if options.folder else _regressions_of(project)
+    libraries = tuple(portable(spec, project) for spec in options.libraries or finding.libraries)
     kept = folder / f"{finding.id}.json"
     try:
         folder.mkdir(parents=True, exist_ok=True)

@@ -36,26 +36,26 @@ WRITERS: Mapping[str, Callable[[BuildMatrix], str]] = {"json": dumps, "csv": csv
 """By option, what makes the text of its file."""
 
 
-def run(given: argparse.Namespace) -> ExitStatus:
+def run(arguments: argparse.Namespace) -> ExitStatus:
     """Make the matrix, print its summary and write the files that were asked for."""
-    files = {option: json_path(getattr(given, option), option) for option in WRITERS}
-    fail_on = _figures(given.fail_on, has_baseline=given.baseline is not None)
-    baseline = read_baseline(given.baseline, given.libraries) if given.baseline else None
-    plan = plan_of(given, device=",".join(device.slug for device in catalogue.devices()))
+    files = {option: json_path(getattr(arguments, option), option) for option in WRITERS}
+    fail_on = _figures(arguments.fail_on, has_baseline=arguments.baseline is not None)
+    baseline = read_baseline(arguments.baseline, arguments.libraries) if arguments.baseline else None
+    plan = plan_of(arguments, device=",".join(device.slug for device in catalogue.devices()))
     options = replace(
-        options_of(plan, given.settings, project_of(Path.cwd())),
-        processes=given.processes or len(os.sched_getaffinity(0)),
+        options_of(plan, arguments.settings, project_of(Path.cwd())),
+        processes=arguments.processes or len(os.sched_getaffinity(0)),
     )
     use_hypothesis_folder()
     request = CollectionRequest(
         options=options,
-        library_paths=libraries.resolve(options.libraries, cache=given.settings.cache),
-        cases=given.cases,
-        specialisations=given.specialisations,
-        kernels=tuple(given.kernel),
-        extra_targets=_targets(given.target),
+        library_paths=libraries.resolve(options.libraries, cache=arguments.settings.cache),
+        cases=arguments.cases,
+        specialisations=arguments.specialisations,
+        kernels=tuple(arguments.kernel),
+        extra_targets=_targets(arguments.target),
     )
-    cache = BuildCache(Path(given.settings.cache) / FOLDER)
+    cache = BuildCache(Path(arguments.settings.cache) / FOLDER)
     try:
         matrix = make_matrix(request, cache, ProgressLine(PROGRESS_EVERY_S))
         for option, path in files.items():
@@ -64,15 +64,15 @@ def run(given: argparse.Namespace) -> ExitStatus:
     except OSError as error:
         raise store_error(error, cache.folder) from None
     print_lines(lines(matrix))
-    if given.kernel:
+    if arguments.kernel:
         print_lines(detail_lines(matrix))
     if not matrix.rows:
         return ExitStatus.NOTHING_CHECKED
     if baseline is None:
         return ExitStatus.CLEAN
-    found = changes(baseline, matrix)
-    print_lines(change_lines(found))
-    return ExitStatus.FINDINGS if found.worse(fail_on) else ExitStatus.CLEAN
+    differences = changes(baseline, matrix)
+    print_lines(change_lines(differences))
+    return ExitStatus.FINDINGS if differences.worse(fail_on) else ExitStatus.CLEAN
 
 
 def add_options(parser: Parser) -> None:

@@ -32,10 +32,10 @@ USUAL = MappingLimits()
 SM_NAMES = frozenset({"sm", "sms"})
 
 
-def run(given: argparse.Namespace) -> ExitStatus:
+def run(arguments: argparse.Namespace) -> ExitStatus:
     """Map where around its smallest case a finding shows, print the map and store it with the finding."""
-    path = locate(given.file)
-    recorded = read_one_finding(path, given.finding)
+    path = locate(arguments.file)
+    recorded = read_one_finding(path, arguments.finding)
     if recorded.signature is None:
         raise UsageError("the file holds a bare case: a region is that of a failure, so name a finding")
     if recorded.watched is not None:
@@ -46,22 +46,22 @@ def run(given: argparse.Namespace) -> ExitStatus:
     op = op_of(recorded)
     options = options_for(
         recorded,
-        libraries=tuple(given.libraries),
-        time_limit_s=given.time_limit,
-        engine=parse_engine(given.engine),
-        settings=given.settings,
+        libraries=tuple(arguments.libraries),
+        time_limit_s=arguments.time_limit,
+        engine=parse_engine(arguments.engine),
+        settings=arguments.settings,
     )
     subject = MappedFailure(
         finding=recorded.id,
         op=op,
         case=recorded.case,
         signature=recorded.signature,
-        axes=_axes(given.axes, op) if given.axes else None,
+        axes=_axes(arguments.axes, op) if arguments.axes else None,
         libraries=options.libraries,
         versions=versions(),
     )
     before = (recorded.preceding_case,) if recorded.preceding_case else ()
-    mapped, error = _map(subject, before, options, MappingLimits(points=given.points, seconds=given.seconds))
+    mapped, error = _map(subject, before, options, MappingLimits(points=arguments.points, seconds=arguments.seconds))
     screen = console()
     if mapped.points:
         show(screen, render(mapped))

@@ -16,20 +16,20 @@ from harness.search.options import sanitizer_for
 from harness.search.session import Session
 
 
-def run(given: argparse.Namespace) -> ExitStatus:
+def run(arguments: argparse.Namespace) -> ExitStatus:
     """Run recorded cases again, each in a fresh process, and print what they show now."""
-    fail_on, engine = Severity(given.fail_on), parse_engine(given.engine)
+    fail_on, engine = Severity(arguments.fail_on), parse_engine(arguments.engine)
     is_failed = is_unchecked = False
     screen = console()
-    for recorded in read_findings(locate(given.file), given.finding):
+    for recorded in read_findings(locate(arguments.file), arguments.finding):
         options = options_for(
             recorded,
-            libraries=tuple(given.libraries),
-            time_limit_s=given.time_limit,
+            libraries=tuple(arguments.libraries),
+            time_limit_s=arguments.time_limit,
             engine=engine,
-            sanitizer=sanitizer_for(given.sanitizer, engine, given.accepts, given.settings),
-            settings=given.settings,
-            shows_output=given.show_output,
+            sanitizer=sanitizer_for(arguments.sanitizer, engine, arguments.accepts, arguments.settings),
+            settings=arguments.settings,
+            shows_output=arguments.show_output,
         )
         with Session(options) as session:
             replayed = replay(recorded, session)

@@ -36,35 +36,35 @@ FORMS = {
 """By option, the forms of the report that have it; the empty one is the report of all findings."""
 
 
-def run(given: argparse.Namespace) -> ExitStatus:
+def run(options: argparse.Namespace) -> ExitStatus:
     """Write a report of all findings: as a page, and as Markdown, JUnit XML and SARIF."""
-    _check_form(given)
-    if given.merge:
-        return merge(given)
-    if given.issue:
-        return issue(given)
-    contents = contents_of(given.paths, given.known, earlier=given.history)
-    others = [name for name in (given.markdown, given.junit, given.sarif) if name]
-    if given.output or not others:
-        _write(given.output or PAGE, _page(contents))
-    elif STDOUT not in others:
+    _check_form(options)
+    if options.merge:
+        return merge(options)
+    if options.issue:
+        return issue(options)
+    contents = contents_of(options.paths, options.known, earlier=options.history)
+    targets = [name for name in (options.markdown, options.junit, options.sarif) if name]
+    if options.output or not targets:
+        _write(options.output or PAGE, _page(contents))
+    elif STDOUT not in targets:
         _write_page_if_possible(contents)
-    if given.markdown:
-        _write(given.markdown, markdown.summary(contents))
-    if given.junit:
-        _write(given.junit, junit(contents))
-    if given.sarif:
-        _write(given.sarif, sarif(contents, project_of(Path.cwd())))
+    if options.markdown:
+        _write(options.markdown, markdown.summary(contents))
+    if options.junit:
+        _write(options.junit, junit(contents))
+    if options.sarif:
+        _write(options.sarif, sarif(contents, project_of(Path.cwd())))
     for complaint in contents.damaged:
         print_progress(f"not readable: {complaint}")
     return ExitStatus.CLEAN
 
 
-def _check_form(given: argparse.Namespace) -> None:
+def _check_form(options: argparse.Namespace) -> None:
     """Raise UsageError for an option that the chosen form of the report does not have."""
-    form = "--merge" if given.merge else "--issue" if given.issue else ""
+    form = "--merge" if options.merge else "--issue" if options.issue else ""
     for option, forms in FORMS.items():
-        if getattr(given, option[2:]) and form not in forms:
+        if getattr(options, option[2:]) and form not in forms:
             raise UsageError(f"{option} does not go with {form}" if form else f"{option} needs {forms[0]}")
 
 

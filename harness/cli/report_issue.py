@@ -13,23 +13,23 @@ from harness.reports.contents import ReportedBug, read_contents
 from harness.reports.issue_text import issue_body, issue_text, issue_title
 
 
-def issue(given: argparse.Namespace) -> ExitStatus:
+def issue(options: argparse.Namespace) -> ExitStatus:
     """Print a finding as Markdown for an issue tracker."""
-    if len(given.paths) != 1:
+    if len(options.paths) != 1:
         raise UsageError("--issue needs one finding: its id, or the file that holds it")
-    bug = _bug(locate(given.paths[0]), given.finding)
-    match given.part:
+    bug = _bug(locate(options.paths[0]), options.finding)
+    match options.part:
         case "title":
             text = f"{issue_title(bug)}\n"
         case "body":
             text = issue_body(bug)
         case _:
             text = issue_text(bug)
-    if given.output:
-        write_text(Path(given.output), text)
+    if options.output:
+        write_text(Path(options.output), text)
     else:
         sys.stdout.write(text)
-    if not bug.files and given.part != "title":
+    if not bug.files and options.part != "title":
         print_progress(f"no reproducer is stored: run harness repro {bug.finding.id} first, and the text holds it")
     return ExitStatus.CLEAN
 

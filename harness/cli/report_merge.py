@@ -19,19 +19,19 @@ from harness.reports.finding_text import Sources, render
 from harness.search.session import prepared
 
 
-def merge(given: argparse.Namespace) -> ExitStatus:
+def merge(options: argparse.Namespace) -> ExitStatus:
     """Merge reports into one, store its findings, and print it."""
-    if not given.paths:
+    if not options.paths:
         raise UsageError("--merge needs the reports to merge: what harness fuzz --json wrote")
-    output = json_path(given.json)
-    issues = read_known_issues(given.known, date.today())  # noqa: DTZ011 - a date that people write has no zone
-    documents = [files.read(Path(path), ShardReport, CampaignReport) for path in given.paths]
+    output = json_path(options.json)
+    issues = read_known_issues(options.known, date.today())  # noqa: DTZ011 - a date that people write has no zone
+    documents = [files.read(Path(path), ShardReport, CampaignReport) for path in options.paths]
     report = merge_documents(documents, issues)
     _store(report)
     if output is not None:
         write(report, output)
     print_report(report, Sources())
-    return status_of(report, Severity(given.fail_on))
+    return status_of(report, Severity(options.fail_on))
 
 
 def _store(report: CampaignReport) -> None:

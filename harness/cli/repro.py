@@ -15,28 +15,28 @@ from harness.findings.store import is_stored
 NAMES = {Form.ENTRY: "repro.py", Form.KERNEL: "repro-kernel.py"}
 
 
-def run(given: argparse.Namespace) -> ExitStatus:
+def run(options: argparse.Namespace) -> ExitStatus:
     """Write reproducers of a finding, and print of each if a fresh process confirms it."""
-    path = locate(given.file)
-    recorded = read_one_finding(path, given.finding)
-    output: Path | None = given.output
-    forms = (Form.KERNEL,) if given.kernel else (Form.ENTRY,) if output else (Form.ENTRY, Form.KERNEL)
-    made = make(recorded, tuple(given.libraries), forms, print_progress, given.settings)
-    for file in made.files:
-        target = output if output and len(made.files) == 1 else _target(path, recorded, file)
+    path = locate(options.file)
+    recorded = read_one_finding(path, options.finding)
+    output: Path | None = options.output
+    forms = (Form.KERNEL,) if options.kernel else (Form.ENTRY,) if output else (Form.ENTRY, Form.KERNEL)
+    reproducers = make(recorded, tuple(options.libraries), forms, print_progress, options.settings)
+    for file in reproducers.files:
+        target = output if output and len(reproducers.files) == 1 else _target(path, recorded, file)
         _write(target, file)
-    for reason in made.missing:
+    for reason in reproducers.missing:
         print(f"{reason}")
-    return ExitStatus.CLEAN if _is_whole(made, forms) else ExitStatus.NOTHING_CHECKED
+    return ExitStatus.CLEAN if _is_whole(reproducers, forms) else ExitStatus.NOTHING_CHECKED
 
 
-def _is_whole(made: Reproducers, forms: tuple[Form, ...]) -> bool:
+def _is_whole(reproducers: Reproducers, forms: tuple[Form, ...]) -> bool:
     """Return True if every file is confirmed and the requested form is there.
 
     If both forms were requested, one of them may be impossible.
     """
-    written = {file.form for file in made.files}
-    return not any(file.problem for file in made.files) and (len(forms) > 1 or written == set(forms))
+    written = {file.form for file in reproducers.files}
+    return not any(file.problem for file in reproducers.files) and (len(forms) > 1 or written == set(forms))
 
 
 def _target(finding: Path, recorded: Recorded, file: Reproducer) -> Path:

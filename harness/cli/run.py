@@ -61,21 +61,21 @@ from harness.watched.watch_report import WatchedCommand, findings_of, report_of_
 USUAL_DEVICE = "b200"
 
 
-def run(given: argparse.Namespace) -> int:
+def run(options: argparse.Namespace) -> int:
     """Run a command on the emulated GPU or a hardware GPU, and report what its launches show."""
-    if not given.words:
+    if not options.words:
         raise UsageError("name the command after two dashes: harness run -- pytest tests (see harness run --help)")
-    path = json_path(given.json)
-    issues = read_known_issues(given.known, date.today())  # noqa: DTZ011 - a date that people write has no zone
-    engine, errors = _engine_of(given), FirstError()
-    tool = _sanitizing(given, engine, WHOLE_COMMAND_OPTIONS)
-    oracles = watched_oracles(given.oracle, tool, is_virtual=not engine.needs_gpu)
+    path = json_path(options.json)
+    issues = read_known_issues(options.known, date.today())  # noqa: DTZ011 - a date that people write has no zone
+    engine, errors = _engine_of(options), FirstError()
+    tool = _sanitizing(options, engine, WHOLE_COMMAND_OPTIONS)
+    oracles = watched_oracles(options.oracle, tool, is_virtual=not engine.needs_gpu)
     with ExitStack() as gpus, tempfile.TemporaryDirectory(prefix="harness-run-") as name:
-        gpu = gpus.enter_context(leased(1, given.settings))[0] if engine.needs_gpu else None
-        folder, command = Path(name), _command_of(given, gpu)
-        setup = _setup_of(given, command, oracles, folder)
+        gpu = gpus.enter_context(leased(1, options.settings))[0] if engine.needs_gpu else None
+        folder, command = Path(name), _command_of(options, gpu)
+        setup = _setup_of(options, command, oracles, folder)
         if gpu is not None:
-            setup = on_hardware(setup, gpu, tool, given.accepts, folder)
+            setup = on_hardware(setup, gpu, tool, options.accepts, folder)
         end, seen = watch_command(command, setup, folder, tool.suppressions if tool else ())
         gpus.close()  # the launches are repeated by another holder of the GPU
         store_calls(read_calls(folder), command.libraries, prepared(CALLS))
@@ -84,9 +84,9 @@ def run(given: argparse.Namespace) -> int:
         for watched in shown:
             log.keep(watched.finding)
         if not end.was_interrupted:
-            again = _sanitizing(given, engine, COMMON_OPTIONS)
+            again = _sanitizing(options, engine, COMMON_OPTIONS)
             with suppress(KeyboardInterrupt):  # the findings so far are printed all the same
-                LaunchRepeater(folder, given.settings, log.keep, engine, again).repeat(shown)
+                LaunchRepeater(folder, options.settings, log.keep, engine, again).repeat(shown)
     report = report_of_watch(seen, command, log.findings, issues, end)
     if path:
         errors.attempt(lambda: write(report, path))
@@ -97,7 +97,7 @@ def run(given: argparse.Namespace) -> int:
         print_lines(f"on {gpu.name}: {shortfall}" for shortfall in shortfalls(command.device, gpu, limits_work=False))
     print_lines(watch_summary(report, seen.launches, shlex.join(command.words), end.status))
     errors.raise_kept()
-    return _status(report, end, Severity(given.fail_on))
+    return _status(report, end, Severity(options.fail_on))
 
 
 class _Log:
@@ -116,54 +116,54 @@ class _Log:
         self._errors.attempt(lambda: self._log.keep(finding.fail.signature, complete))
 
 
-def _command_of(given: argparse.Namespace, gpu: RealGpu | None) -> WatchedCommand:
-    device, under_test = _device_of(given, gpu), libraries_of(given)
+def _command_of(options: argparse.Namespace, gpu: RealGpu | None) -> WatchedCommand:
+    device, under_test = _device_of(options, gpu), libraries_of(options)
     return WatchedCommand(
-        words=tuple(given.words),
+        words=tuple(options.words),
         device=device,
-        options=_options(given, device.slug, under_test),
+        options=_options(options, device.slug, under_test),
         libraries=under_test,
-        engine_options=_engine_options(given),
+        engine_options=_engine_options(options),
     )
 
 
 def _setup_of(
-    given: argparse.Namespace, command: WatchedCommand, oracles: tuple[str, ...], folder: Path
+    options: argparse.Namespace, command: WatchedCommand, oracles: tuple[str, ...], folder: Path
 ) -> CommandSetup:
     """Return the setup on the virtual GPU, with the libraries under test in place."""
-    paths = tuple(map(str, libraries.resolve(command.libraries, cache=given.settings.cache)))
-    return virtual_setup(command.device, oracles, paths, folder, given.environment)
+    paths = tuple(map(str, libraries.resolve(command.libraries, cache=options.settings.cache)))
+    return virtual_setup(command.device, oracles, paths, folder, options.environment)
 
 
-def _engine_of(given: argparse.Namespace) -> EngineTraits:
-    engine = parse_engine(given.engine)
+def _engine_of(options: argparse.Namespace) -> EngineTraits:
+    engine = parse_engine(options.engine)
     if not engine.runs_commands:
         able = " or ".join(other.name for other in ENGINES if other.runs_commands)
-        raise UsageError(f"--engine {given.engine}: a command runs on {able}")
+        raise UsageError(f"--engine {options.engine}: a command runs on {able}")
     return engine
 
 
-def _sanitizing(given: argparse.Namespace, engine: EngineTraits, options: Mapping[str, str]) -> Sanitizing | None:
-    if given.sanitizer and names_triton_sanitizer(given.sanitizer):
+def _sanitizing(arguments: argparse.Namespace, engine: EngineTraits, options: Mapping[str, str]) -> Sanitizing | None:
+    if arguments.sanitizer and names_triton_sanitizer(arguments.sanitizer):
         raise UsageError(
-            f"--sanitizer {given.sanitizer}: harness fuzz takes Triton's sanitizers, a command runs under "
+            f"--sanitizer {arguments.sanitizer}: harness fuzz takes Triton's sanitizers, a command runs under "
             f"compute-sanitizer ({', '.join(Tool)})"
         )
-    check_sanitizer_engine(given.sanitizer, engine)
+    check_sanitizer_engine(arguments.sanitizer, engine)
     return (
-        sanitizing(given.sanitizer, given.settings, read_suppressions(given.accepts), options)
-        if given.sanitizer
+        sanitizing(arguments.sanitizer, arguments.settings, read_suppressions(arguments.accepts), options)
+        if arguments.sanitizer
         else None
     )
 
 
-def _device_of(given: argparse.Namespace, gpu: RealGpu | None) -> DeviceProfile:
-    if gpu is not None and given.device is None:
+def _device_of(options: argparse.Namespace, gpu: RealGpu | None) -> DeviceProfile:
+    if gpu is not None and options.device is None:
         own = profile_of(gpu)
-        return own.with_sm_count(given.sm) if given.sm else own
-    device, *others = load_devices(given.device if gpu is not None else devices_of(given) or USUAL_DEVICE, given.sm)
-    if others:
-        raise UsageError(f"--device names {1 + len(others)} GPUs: a command runs on one")
+        return own.with_sm_count(options.sm) if options.sm else own
+    device, *rest = load_devices(options.device if gpu is not None else devices_of(options) or USUAL_DEVICE, options.sm)
+    if rest:
+        raise UsageError(f"--device names {1 + len(rest)} GPUs: a command runs on one")
     return device
 
 
@@ -178,23 +178,23 @@ def _status(report: CampaignReport, end: CommandEnd, fail_on: Severity) -> int:
     return ExitStatus.CLEAN if report.checked else ExitStatus.NOTHING_CHECKED
 
 
-def _options(given: argparse.Namespace, slug: str, under_test: tuple[str, ...]) -> tuple[str, ...]:
+def _options(options: argparse.Namespace, slug: str, under_test: tuple[str, ...]) -> tuple[str, ...]:
     """Return the options that repeat the run."""
-    sm_count = ("--sm", str(given.sm)) if given.sm else ()
-    is_named = given.device is not None or given.engine == VIRTUAL.name
+    sm_count = ("--sm", str(options.sm)) if options.sm else ()
+    is_named = options.device is not None or options.engine == VIRTUAL.name
     device = ("--device", slug) if is_named else ()
     return (
-        *_engine_options(given),
+        *_engine_options(options),
         *device,
         *sm_count,
         *(word for library in under_test for word in ("--with", library)),
     )
 
 
-def _engine_options(given: argparse.Namespace) -> tuple[str, ...]:
+def _engine_options(options: argparse.Namespace) -> tuple[str, ...]:
     """Return the options that choose a hardware GPU; none for the virtual one."""
-    sanitizer = ("--sanitizer", given.sanitizer) if given.sanitizer else ()
-    return ("--engine", given.engine, *sanitizer) if given.engine != VIRTUAL.name else ()
+    sanitizer = ("--sanitizer", options.sanitizer) if options.sanitizer else ()
+    return ("--engine", options.engine, *sanitizer) if options.engine != VIRTUAL.name else ()
 
 
 def add_options(parser: Parser) -> None:

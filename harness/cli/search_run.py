@@ -85,9 +85,9 @@ class SearchRun:
         for signature, finding in merged_miscompilations(self._log.findings).items():
             self.errors.attempt(partial(self._store, signature, finding))
         in_order = (sighting.fail.signature for sighting in self._statistics.in_order())
-        found = (self._log.findings[signature] for signature in in_order if signature in self._log)
+        findings = (self._log.findings[signature] for signature in in_order if signature in self._log)
         interrupted, options = self._is_interrupted, self._session.options
-        report = report_of(options, self._statistics, found, interrupted=interrupted, issues=issues)
+        report = report_of(options, self._statistics, findings, interrupted=interrupted, issues=issues)
         return replace(report, gpu_wait_share=self._session.gpu_wait_share, triage_seconds=round(self._triage_s, 3))
 
     def _latest(self) -> list[tuple[Sighting, Finding]]:

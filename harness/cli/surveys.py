@@ -49,9 +49,9 @@ class _TimeIsUp(Exception):
     """`--minutes` are over."""
 
 
-def _cover(given: argparse.Namespace) -> ExitStatus:
+def _cover(options: argparse.Namespace) -> ExitStatus:
     """Run some cases of each op on each device and print which kernels ran."""
-    survey = _survey(given, plan_of(given, seed=0), COVERAGE_CASES)
+    survey = _survey(options, plan_of(options, seed=0), COVERAGE_CASES)
     progress = ProgressLine(PROGRESS_EVERY_S)
     finished = 0
 
@@ -68,12 +68,12 @@ def _cover(given: argparse.Namespace) -> ExitStatus:
     return ExitStatus.CLEAN if measured.whole else ExitStatus.NOTHING_CHECKED
 
 
-def _conform(given: argparse.Namespace) -> ExitStatus:
+def _conform(options: argparse.Namespace) -> ExitStatus:
     """Run some cases of each op on both GPUs and print where they differ."""
-    if parse_engine(given.engine) not in {VIRTUAL, COMPARISON}:
+    if parse_engine(options.engine) not in {VIRTUAL, COMPARISON}:
         raise UsageError(f"--survey conformance runs cases on {COMPARISON}: leave out --engine")
-    plan = plan_of(given, engine=str(COMPARISON), seed=0)
-    survey = _survey(given, plan, CONFORMANCE_CASES, turn=TURN)
+    plan = plan_of(options, engine=str(COMPARISON), seed=0)
+    survey = _survey(options, plan, CONFORMANCE_CASES, turn=TURN)
     compared, progress, started = conformance.Compared(), ProgressLine(PROGRESS_EVERY_S), time.monotonic()
     reruns = list[tuple[Run, Future[Run]]]()
     with Session(survey.options) as session:
@@ -85,13 +85,13 @@ def _conform(given: argparse.Namespace) -> ExitStatus:
             else:
                 compared.add(run)
             progress(f"{compared.cases + len(reruns)} cases, last {run.case}")
-            if given.minutes is not None and time.monotonic() - started > 60 * given.minutes:
+            if options.minutes is not None and time.monotonic() - started > 60 * options.minutes:
                 raise _TimeIsUp
 
         try:
             measure(survey.request, session.pool, add)
         except _TimeIsUp:
-            print_lines([f"the {counted(given.minutes, 'minute')} are over: not all cases were run\n"])
+            print_lines([f"the {counted(options.minutes, 'minute')} are over: not all cases were run\n"])
         for first, again in reruns:
             compared.add(first, again.result())
     print_lines([f"both GPUs with {survey.conditions}\n", *conformance.lines(compared)])
@@ -112,13 +112,15 @@ def releases_of(libraries: Iterable[str]) -> str:
     return ", ".join((*libraries, f"triton=={installed['triton']}", f"torch=={installed['torch']}"))
 
 
-def _survey(given: argparse.Namespace, plan: Plan, usual_cases: int, turn: int | None = None) -> _Survey:
+def _survey(arguments: argparse.Namespace, plan: Plan, usual_cases: int, turn: int | None = None) -> _Survey:
     """Return which cases to run, and how.  With `turn`, ops take turns of so many cases.
 
     Raises:
         UsageError: a suite or an op does not exist.
     """
-    options = options_of(replace(plan, seconds=None), given.settings, project_of(Path.cwd()), accepts=given.accepts)
+    options = options_of(
+        replace(plan, seconds=None), arguments.settings, project_of(Path.cwd()), accepts=arguments.accepts
+    )
     ops, devices, seed = options.ops, options.devices, options.seed
     cases = usual_cases if plan.cases is None else -(-plan.cases // (len(ops) * len(devices)))
     request = CoverageRequest(ops=ops, devices=devices, cases=cases, seed=seed, turn=turn)
@@ -128,7 +130,7 @@ def _survey(given: argparse.Namespace, plan: Plan, usual_cases: int, turn: int |
         options=replace(
             options,
             budget=CaseBudget(cases=cases * len(request.pairs)),
-            processes=given.processes or len(os.sched_getaffinity(0)),
+            processes=arguments.processes or len(os.sched_getaffinity(0)),
             fixed_sm_count=True,
         ),
         conditions=f"{releases_of(options.libraries)}; {counted(cases, 'case')} an op and device, seed {seed}",
