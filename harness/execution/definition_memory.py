@@ -93,10 +93,10 @@ def estimated_bytes(op: Op, case: Case) -> int:
         for name, declared in op.inputs.items()
     }
     kept = _Kept()
-    with plain_torch(), _OnMeta() as made, saved_tensors_hooks(kept.add, lambda saved: saved), suppress(Exception):
+    with plain_torch(), _OnMeta() as on_meta, saved_tensors_hooks(kept.add, lambda saved: saved), suppress(Exception):
         # An error of the suite's own shows when the definition runs with values.
         op.reference(**arguments_for(op.reference, inputs, op.settings(case)))
-    return kept.bytes + LIVE_AT_ONCE * made.largest_bytes
+    return kept.bytes + LIVE_AT_ONCE * on_meta.largest_bytes
 
 
 def _without_values(case: Case, name: str, declared: Input) -> torch.Tensor:

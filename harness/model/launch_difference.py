@@ -61,7 +61,7 @@ class Difference:
     @property
     def few_roundings(self) -> float:
         """The distance, relative to the largest magnitude, that needs no explanation."""
-        coarsest = max((EPSILONS[one] for one in self.rounds), default=0.0)
+        coarsest = max((EPSILONS[dtype] for dtype in self.rounds), default=0.0)
         return FEW * max(EPSILONS[self.dtype], coarsest) if self.is_floating else 0.0
 
     @property

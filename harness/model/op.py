@@ -214,5 +214,5 @@ class Op:
         )
         if not in_range or self.where is None:
             return in_range
-        given = {name: name not in case.absent for name in self.optional}
-        return self.where({GRADIENTS: self.wanted_gradients(case), **self.settings(case), **given})
+        is_given = {name: name not in case.absent for name in self.optional}
+        return self.where({GRADIENTS: self.wanted_gradients(case), **self.settings(case), **is_given})

@@ -130,5 +130,5 @@ def sketches_of(run: Run) -> tuple[Sketch, ...]:
 
 def launch_of(launches: Iterable[Launch], kernel: str) -> Launch | None:
     """Return the kernel's first launch that is no benchmark; None if it was not launched."""
-    own = sorted((launch for launch in launches if launch.kernel == kernel), key=lambda one: one.is_benchmark)
+    own = sorted((launch for launch in launches if launch.kernel == kernel), key=lambda launch: launch.is_benchmark)
     return next(iter(own), None)

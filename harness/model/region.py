@@ -237,11 +237,11 @@ class Bound:
 
 def bound_of(axis: Axis, start: Sizes, points: Iterable[Point]) -> Bound:
     """Return the bound along an axis, from the points that differ from `start` on this axis only."""
-    others = {name: size for name, size in start.items() if name != axis.name}
+    fixed = {name: size for name, size in start.items() if name != axis.name}
     on_it = {
         point.sizes[axis.name]: point.outcome
         for point in points
-        if all(point.sizes[name] == size for name, size in others.items())
+        if all(point.sizes[name] == size for name, size in fixed.items())
     }
     outcomes = list(on_it.values())
     return Bound(

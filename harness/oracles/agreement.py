@@ -55,14 +55,14 @@ class GpuAgreement(SingleRunOracle):
             for difference in run.agreement.differences
             if not difference.is_explained
         }
-        return tuple(self._fail(run, found) for found in differing.values()) or (Pass(oracle=self.name),)
+        return tuple(self._fail(run, difference) for difference in differing.values()) or (Pass(oracle=self.name),)
 
-    def _fail(self, run: Run, found: Difference) -> Fail:
-        launch = launch_of(run.launches, found.kernel)
+    def _fail(self, run: Run, difference: Difference) -> Fail:
+        launch = launch_of(run.launches, difference.kernel)
         return Fail(
-            signature=self.signature(run, kernel=found.kernel, place=found.argument),
-            message=sentence(found, run.agreement.gpu if run.agreement else "", launch),
-            meaning=MEANING if found.agrees_once is None else EXPLAINED_BY[found.agrees_once],
+            signature=self.signature(run, kernel=difference.kernel, place=difference.argument),
+            message=sentence(difference, run.agreement.gpu if run.agreement else "", launch),
+            meaning=MEANING if difference.agrees_once is None else EXPLAINED_BY[difference.agrees_once],
             source=launch.source if launch else None,
         )
 
@@ -70,12 +70,13 @@ class GpuAgreement(SingleRunOracle):
 ORACLES = (GpuAgreement(),)
 
 
-def sentence(found: Difference, gpu: str, launch: Launch | None) -> str:
+def sentence(difference: Difference, gpu: str, launch: Launch | None) -> str:
     """Return for example `3 of 64 elements of dx differ on the NVIDIA H200, by up to 0.2 of the largest element`."""
     config = f" ({launch.config})" if launch and launch.config_count > 1 else ""
-    text = f"{found.differing} of {found.elements} elements of {found.argument} differ on the {gpu}{config}"
-    gone = "" if found.agrees_once is None else f"; they agree once {found.agrees_once}"
-    if not found.is_floating:
+    elements = f"{difference.differing} of {difference.elements} elements of {difference.argument}"
+    text = f"{elements} differ on the {gpu}{config}"
+    gone = "" if difference.agrees_once is None else f"; they agree once {difference.agrees_once}"
+    if not difference.is_floating:
         return f"{text}, where integers must be equal{gone}"
-    over = "" if found.doubt is None else f", {found.doubt:.3g} times what random rounding explains"
-    return f"{text}, by up to {found.scaled:.2g} of the largest element{over}{gone}"
+    over = "" if difference.doubt is None else f", {difference.doubt:.3g} times what random rounding explains"
+    return f"{text}, by up to {difference.scaled:.2g} of the largest element{over}{gone}"

@@ -64,7 +64,7 @@ class AutotunerKey(SingleRunOracle):
         )
 
     def _missing(self, run: Run, entry: SharedEntry, seen: str) -> Fail:
-        names = ", ".join(one.partition(":")[0] for one in entry.differing)
+        names = ", ".join(difference.partition(":")[0] for difference in entry.differing)
         launch = launch_of(run.launches, entry.kernel)
         reasons = f" ({'; '.join(entry.differing)})" if entry.differing else ""
         excluded = ", which its own pruning excludes" if entry.is_pruned else ""

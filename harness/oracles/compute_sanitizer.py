@@ -118,5 +118,5 @@ def kernel_name(run: Run, kernel: str) -> str:
 def lines_of(record: SanitizerRecord) -> str:
     """Return the end of the message: the source line, and the other accesses of a race."""
     source = f" ({record.at.source})" if record.at.source else ""
-    others = "; ".join(map(str, record.others))
-    return f"{source}, against {others}" if others else source
+    touches = "; ".join(map(str, record.others))
+    return f"{source}, against {touches}" if touches else source

@@ -57,15 +57,16 @@ class ConfigInvariance(NamedOracle):
         failures = (self._fail(run, other, kernel, disagreement) for disagreement in disagreements(run, other))
         return tuple({fail.signature: fail for fail in failures}.values()) or (Pass(oracle=self.name),)
 
-    def _fail(self, run: Run, other: Run, kernel: str, found: Disagreement) -> Fail:
-        result = found.result
+    def _fail(self, run: Run, other: Run, kernel: str, disagreement: Disagreement) -> Fail:
+        result = disagreement.result
         place = result.writer[1] if result.writer else result.name
         launch = launch_of(run.launches, kernel)
         return Fail(
             signature=self.signature(run, kernel=kernel, place=place),
             message=(
                 f"{result.name} differs beyond rounding between configs {config_of(run, kernel)} and "
-                f"{config_of(other, kernel)} of {kernel}{_wrong_one(run, other, kernel, result.name)}: {found.where}"
+                f"{config_of(other, kernel)} of {kernel}{_wrong_one(run, other, kernel, result.name)}: "
+                f"{disagreement.where}"
             ),
             meaning=(
                 "Which config the autotuner picks depends on timing, so the same program gives right results on one "
@@ -80,8 +81,8 @@ ORACLES = (ConfigInvariance(),)
 
 def _wrong_one(run: Run, other: Run, kernel: str, name: str) -> str:
     """Return which of the two configs has the wrong result, as far as both runs were compared with the definition."""
-    compared = [(one, result) for one in (run, other) for result in one.results if result.name == name]
-    wrong = [config_of(one, kernel) for one, result in compared if is_wrong(result)]
+    compared = [(each_run, result) for each_run in (run, other) for result in each_run.results if result.name == name]
+    wrong = [config_of(each_run, kernel) for each_run, result in compared if is_wrong(result)]
     return f", of which {wrong[0]} is wrong" if len(compared) == 2 and len(wrong) == 1 else ""
 
 

@@ -44,8 +44,8 @@ def _waiting(deadlocked: Deadlocked) -> str:
     if first.programs == resident:
         return f"{programs} {'waits' if resident == 1 else 'wait'} for {_cells(first)}"
     groups = [f"{_programs(wait)} for {_cells(wait)}" for wait in deadlocked.waits]
-    others = resident - sum(wait.programs for wait in deadlocked.waits)
-    more = f", {others} more for other cells" if others else ""
+    elsewhere = resident - sum(wait.programs for wait in deadlocked.waits)
+    more = f", {elsewhere} more for other cells" if elsewhere else ""
     return f"all {resident} resident programs wait, {', '.join(groups)}{more}"
 
 

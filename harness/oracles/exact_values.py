@@ -62,20 +62,20 @@ class WrongValue(SingleRunOracle):
             return (Abstain(oracle=self.name, reason=f"the exact run is incomplete: {_first(exact.doubts)}"),)
         results = {result.name: result for result in run.results}
         worst: dict[tuple[str, str], ExactComparison] = {}
-        for one in wrong:
-            tensor = _tensor(results.get(one.name), one.name)
-            worst[tensor] = max(worst.get(tensor, one), one, key=lambda each: each.worst.ratio)
-        return tuple(self._fail(run, one, results.get(one.name)) for one in worst.values())
+        for comparison in wrong:
+            tensor = _tensor(results.get(comparison.name), comparison.name)
+            worst[tensor] = max(worst.get(tensor, comparison), comparison, key=lambda each: each.worst.ratio)
+        return tuple(self._fail(run, comparison, results.get(comparison.name)) for comparison in worst.values())
 
-    def _fail(self, run: Run, one: ExactComparison, result: Result | None) -> Fail:
-        kernel, place = _tensor(result, one.name)
-        at = cell(one.name, one.worst.index)
-        times = f"{one.worst.ratio:.3g} times" if isfinite(one.worst.ratio) else "beyond"
+    def _fail(self, run: Run, comparison: ExactComparison, result: Result | None) -> Fail:
+        kernel, place = _tensor(result, comparison.name)
+        at = cell(comparison.name, comparison.worst.index)
+        times = f"{comparison.worst.ratio:.3g} times" if isfinite(comparison.worst.ratio) else "beyond"
         return Fail(
             signature=self.signature(run, kernel=kernel, place=place),
             message=(
-                f"{at} is {one.worst.got:.9g} without any rounding, where the float64 reference gives "
-                f"{one.worst.expected:.9g}: {times} the bound of exact arithmetic"
+                f"{at} is {comparison.worst.got:.9g} without any rounding, where the float64 reference gives "
+                f"{comparison.worst.expected:.9g}: {times} the bound of exact arithmetic"
             ),
             meaning="The algorithm is wrong, not its rounding: a term, a mask or an index of the computation.",
             pictures=pictures_of(result, worst_measure(result)) if result is not None else (),
@@ -106,11 +106,11 @@ class Precision(SingleRunOracle):
         right = {comparison.name: comparison for comparison in exact.comparisons if comparison.is_right}
         fails: dict[tuple[str, str], Fail] = {}
         for result in filter(is_wrong, run.results):
-            one = right.get(result.name)
-            if one is None or not _is_lossy(result, one):
+            comparison = right.get(result.name)
+            if comparison is None or not _is_lossy(result, comparison):
                 continue
-            if not _is_benign_zero(run, result, one, exact):
-                fail = self._fail(run, result, one)
+            if not _is_benign_zero(run, result, comparison, exact):
+                fail = self._fail(run, result, comparison)
                 tensor = (fail.signature.kernel, fail.signature.place)
                 if tensor not in fails or fail.signature.severity is Severity.ERROR:
                     fails[tensor] = fail
@@ -120,13 +120,13 @@ class Precision(SingleRunOracle):
             return (Abstain(oracle=self.name, reason="not every exact value is known to be right"),)
         return (Pass(oracle=self.name),)
 
-    def _fail(self, run: Run, result: Result, one: ExactComparison) -> Fail:
+    def _fail(self, run: Run, result: Result, comparison: ExactComparison) -> Fail:
         assert run.exact is not None
-        kernel, place = _tensor(result, one.name)
+        kernel, place = _tensor(result, comparison.name)
         growth = _most_growth(run, run.exact, kernel)
-        left, usual = digits_left(one.error, result.kind), digits_left(one.usual_error, result.kind)
+        left, usual = digits_left(comparison.error, result.kind), digits_left(comparison.usual_error, result.kind)
         is_large = (left < NO_DIGITS and usual >= SOME_DIGITS) or usual - left >= A_NARROWER_TYPE
-        is_error = is_large and one.absolute_error > _left_of_terms(run, result, run.exact)
+        is_error = is_large and comparison.absolute_error > _left_of_terms(run, result, run.exact)
         where = ""
         if growth is not None:
             at = f" ({growth.source})" if growth.source else ""
@@ -156,7 +156,7 @@ def _most_growth(run: Run, exact: ExactRun, kernel: str) -> LaunchRounding | Non
     """Return where the error grew most, up to the last launch of the kernel that stored the result."""
     last = _last_launch(run, kernel)
     before = [rounding for rounding in exact.roundings if rounding.launch <= last and rounding.operation]
-    return max(before, key=lambda one: one.growth, default=None)
+    return max(before, key=lambda rounding: rounding.growth, default=None)
 
 
 def _last_launch(run: Run, kernel: str) -> int:
@@ -173,15 +173,15 @@ def digits_left(error: float, kind: str) -> float:
     return min(most, max(0.0, -log10(error))) if isfinite(error) else 0.0
 
 
-def _is_lossy(result: Result, one: ExactComparison) -> bool:
+def _is_lossy(result: Result, comparison: ExactComparison) -> bool:
     """Return True if the result loses more digits than another order of eager torch's operations might."""
-    return digits_left(one.usual_error, result.kind) - digits_left(one.error, result.kind) > LEAST_LOSS
+    return digits_left(comparison.usual_error, result.kind) - digits_left(comparison.error, result.kind) > LEAST_LOSS
 
 
-def _is_benign_zero(run: Run, result: Result, one: ExactComparison, exact: ExactRun) -> bool:
+def _is_benign_zero(run: Run, result: Result, comparison: ExactComparison, exact: ExactRun) -> bool:
     """Return True if the right result is zero, and the wrong one is what rounding leaves of the terms that cancel."""
-    is_zero = one.size <= NEGLIGIBLE * _cancelled(run, result, exact)
-    return is_zero and one.absolute_error <= _left_of_terms(run, result, exact)
+    is_zero = comparison.size <= NEGLIGIBLE * _cancelled(run, result, exact)
+    return is_zero and comparison.absolute_error <= _left_of_terms(run, result, exact)
 
 
 def _left_of_terms(run: Run, result: Result, exact: ExactRun) -> float:

@@ -50,7 +50,7 @@ class Float64Values(SingleRunOracle):
         worst: dict[tuple[str, str], Result] = {}
         elsewhere = decided(run)
         wrong = [result for result in run.results if is_wrong(result)]
-        for result in (one for one in wrong if one.name not in elsewhere):
+        for result in (candidate for candidate in wrong if candidate.name not in elsewhere):
             tensor = result.writer or ("", result.name)
             worst[tensor] = max(worst.get(tensor, result), result, key=error_in_tolerances)
         if worst:
@@ -74,8 +74,8 @@ class Float64Values(SingleRunOracle):
             f"{worst.expected:.6g}: {size(worst)} the tolerance"
         )
         if result.nonfinite:
-            one = result.nonfinite == 1
-            message += f"; {result.nonfinite} {'cell is' if one else 'cells are'} NaN or infinite"
+            is_single = result.nonfinite == 1
+            message += f"; {result.nonfinite} {'cell is' if is_single else 'cells are'} NaN or infinite"
         return Fail(
             signature=self.signature(run, kernel=kernel, place=place),
             message=message,

@@ -54,7 +54,7 @@ def place(timed_out: TimedOut) -> str:
 
 def sentence(timed_out: TimedOut, engine: str) -> str:
     """Return which party hangs, where, after how long, and the exceptions that an autotuner swallowed before."""
-    hidden = "".join(f"; before, {one}" for one in timed_out.swallowed)
+    hidden = "".join(f"; before, {error}" for error in timed_out.swallowed)
     return f"no answer came within {timed_out.limit_s:g} s{_who(timed_out, engine)}{hidden}"
 
 

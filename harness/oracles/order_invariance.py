@@ -61,14 +61,14 @@ class OrderInvariance(NamedOracle):
         failures = (self._fail(run, disagreement) for disagreement in disagreements(run, other))
         return tuple({fail.signature: fail for fail in failures}.values()) or (Pass(oracle=self.name),)
 
-    def _fail(self, run: Run, found: Disagreement) -> Fail:
-        result = found.result
+    def _fail(self, run: Run, disagreement: Disagreement) -> Fail:
+        result = disagreement.result
         kernel, place = result.writer or ("", result.name)
         return Fail(
             signature=self.signature(run, kernel=kernel, place=place),
             message=(
                 f"{result.name} differs beyond rounding when the programs of each launch begin in {ORDER} order: "
-                f"{found.where}"
+                f"{disagreement.where}"
             ),
             meaning=("A GPU promises no order of programs, so the same call gives different results from run to run."),
             source=next((launch.source for launch in run.launches if launch.kernel == kernel), None),

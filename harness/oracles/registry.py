@@ -92,7 +92,7 @@ def is_shown_by(signature: Signature, other: Signature) -> bool:
         return True
     head = traits_of(signature.oracle).family
     is_one_family = bool(head) and traits_of(other.oracle).family == head and head in {signature.oracle, other.oracle}
-    first, second = ((one.op, one.kernel, one.place) for one in (signature, other))
+    first, second = ((compared.op, compared.kernel, compared.place) for compared in (signature, other))
     return is_one_family and first == second
 
 
@@ -193,8 +193,8 @@ def outcome(run: Run, verdicts: Sequence[Verdict]) -> Outcome:
     """
     if any(isinstance(verdict, Fail) for verdict in verdicts):
         return Outcome.FAIL
-    others = tuple(verdict for verdict in verdicts if verdict.oracle != Completes.name)
-    checked = any(isinstance(verdict, Pass) for verdict in others or verdicts)
+    further = tuple(verdict for verdict in verdicts if verdict.oracle != Completes.name)
+    checked = any(isinstance(verdict, Pass) for verdict in further or verdicts)
     return Outcome.PASS if isinstance(run.ending, Completed) and checked else Outcome.ABSTAIN
 
 

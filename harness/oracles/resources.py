@@ -104,11 +104,11 @@ def _failure(oracle: str, run: Run, launch: Launch, lack: "Shortage", evidence: 
     """
     if launch.config_count == 1:
         return fail_of(oracle, run, launch, lack.place, lack.seen)
-    others = [evidence.resources.get(build) if build else _REFUSED for build in launch.config_builds]
-    if others and all(other is not None and any(shortages(other, run.case.device)) for other in others):
+    alternatives = [evidence.resources.get(build) if build else _REFUSED for build in launch.config_builds]
+    if alternatives and all(other is not None and any(shortages(other, run.case.device)) for other in alternatives):
         seen = f"has no config left: none of {launch.config_count} can run; this one {lack.seen}"
         return fail_of(oracle, run, launch, lack.place, seen)
-    if launch.config_index == 0 and others and None not in others:
+    if launch.config_index == 0 and alternatives and None not in alternatives:
         fail = fail_of(oracle, run, launch, f"{lack.place} of the first config", lack.seen)
         signature = replace(fail.signature, severity=Severity.WARNING)
         return replace(fail, signature=signature, meaning=FIRST_MEANING)

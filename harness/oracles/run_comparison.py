@@ -50,7 +50,7 @@ class Disagreement:
         total, count = prod(self.result.shape), len(self.result.sketch)
         first, last = _ends(total, count, worst.index)
         cells = " to ".join(
-            dict.fromkeys(cell(self.result.name, _position(self.result.shape, one)) for one in (first, last))
+            dict.fromkeys(cell(self.result.name, _position(self.result.shape, element)) for element in (first, last))
         )
         often = f"; {len(self.parts)} of its {count} parts {'differs' if len(self.parts) == 1 else 'differ'}"
         return f"most in {cells} ({_elements(first, last)} of {total}), {_amount(worst)}{often if count > 1 else ''}"
@@ -58,22 +58,23 @@ class Disagreement:
 
 def disagreements(run: Run, other: Run) -> tuple[Disagreement, ...]:
     """Return the results of `run` that differ in the other run."""
-    others = {sketch.name: sketch for sketch in sketches_of(other)}
-    found = (_disagreement(result, others.get(result.name)) for result in run.results)
-    return tuple(one for one in found if one is not None)
+    other_sketches = {sketch.name: sketch for sketch in sketches_of(other)}
+    compared = (_disagreement(result, other_sketches.get(result.name)) for result in run.results)
+    return tuple(disagreement for disagreement in compared if disagreement is not None)
 
 
-def _disagreement(one: Result, other: Sketch | None) -> Disagreement | None:
-    if other is None or one.shape != other.shape:
-        return Disagreement(result=one, other_shape=None if other is None else other.shape)
-    other_tolerances = other.tolerance or one.sketch_tolerance  # a paired run of equal tolerances does not compute them
-    sums = zip(one.sketch, other.projections, one.sketch_tolerance, other_tolerances, strict=True)
+def _disagreement(result: Result, other: Sketch | None) -> Disagreement | None:
+    if other is None or result.shape != other.shape:
+        return Disagreement(result=result, other_shape=None if other is None else other.shape)
+    # A paired run of equal tolerances does not compute them.
+    other_tolerances = other.tolerance or result.sketch_tolerance
+    sums = zip(result.sketch, other.projections, result.sketch_tolerance, other_tolerances, strict=True)
     parts = tuple(
         DifferingPart(index=index, difference=abs(a - b), allowed=tolerance + other_tolerance)
         for index, (a, b, tolerance, other_tolerance) in enumerate(sums)
         if not _agree(a, b, tolerance + other_tolerance)
     )
-    return Disagreement(result=one, other_shape=other.shape, parts=parts) if parts else None
+    return Disagreement(result=result, other_shape=other.shape, parts=parts) if parts else None
 
 
 def _agree(a: float, b: float, allowed: float) -> bool:

@@ -120,10 +120,9 @@ def _raised(run: Run) -> Raised | None:
 
 def _need(run: Run, event: ScratchFault) -> str:
     """Return for example `f_kernel needs 512 bytes of scratch memory on sm_100 for the descriptor at f.py:9`."""
-    made = f" for the descriptor at {event.site.source}" if event.site.source else ""
-    return (
-        f"{event.site.kernel} needs {event.needed_bytes:,} bytes of scratch memory on sm_{run.case.device.arch}{made}"
-    )
+    descriptor = f" for the descriptor at {event.site.source}" if event.site.source else ""
+    need = f"{event.site.kernel} needs {event.needed_bytes:,} bytes of scratch memory"
+    return f"{need} on sm_{run.case.device.arch}{descriptor}"
 
 
 def _phase(run: Run) -> str:

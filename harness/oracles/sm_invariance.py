@@ -41,8 +41,8 @@ class SmInvariance(NamedOracle):
         if unfinished(run) or not is_sampled(run.case):
             return ()
         device = run.case.device
-        others = [count for count in SM_COUNTS if count != device.sm_count]
-        return (replace(run.case, device=device.with_sm_count(others[choice_number(run.case) % len(others)])),)
+        counts = [count for count in SM_COUNTS if count != device.sm_count]
+        return (replace(run.case, device=device.with_sm_count(counts[choice_number(run.case) % len(counts)])),)
 
     def judge(self, evidence: Evidence) -> tuple[Verdict, ...]:
         """Fail once for each result that differs."""
@@ -58,14 +58,14 @@ class SmInvariance(NamedOracle):
         failures = (self._fail(run, count, disagreement) for disagreement in disagreements(run, other))
         return tuple({fail.signature: fail for fail in failures}.values()) or (Pass(oracle=self.name),)
 
-    def _fail(self, run: Run, count: int, found: Disagreement) -> Fail:
-        result = found.result
+    def _fail(self, run: Run, count: int, disagreement: Disagreement) -> Fail:
+        result = disagreement.result
         kernel, place = result.writer or ("", result.name)
         return Fail(
             signature=self.signature(run, kernel=kernel, place=place),
             message=(
                 f"{result.name} differs beyond rounding between {run.case.device.sm_count} and {count} SMs: "
-                f"{found.where}"
+                f"{disagreement.where}"
             ),
             meaning=(
                 "How the work is split over the GPU changes the numbers, so a result that is right on one GPU is "

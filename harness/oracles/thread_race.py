@@ -63,7 +63,7 @@ ORACLES = (NoThreadRace(),)
 def race_sentence(event: ThreadRace) -> str:
     """Return for example `y[32] is stored by warp 1 and loaded by warp 0 without a barrier between the two`."""
     argument, (earlier, later) = event.site.argument, event.accesses
-    one, other = (
+    earlier_access, later_access = (
         f"{PAST[access]} by warp {warp}{_at(position)}"
         for access, warp, position in zip(event.accesses, event.warps, event.positions, strict=True)
     )
@@ -72,8 +72,8 @@ def race_sentence(event: ThreadRace) -> str:
     more = f", as are {event.cells - 1} more cells" if event.cells > 1 else ""
     first = cell(argument, event.first_cells[0]) if event.first_cells else f"a cell of {argument}"
     return (
-        f"{first} is {one}{line}, then {then}{other}, in program {event.program} and without a barrier between the "
-        f"two{more}"
+        f"{first} is {earlier_access}{line}, then {then}{later_access}, in program {event.program} "
+        f"and without a barrier between the two{more}"
     )
 
 
@@ -82,8 +82,8 @@ def _at(position: tuple[int, ...]) -> str:
 
 
 def scope_sentence(event: NarrowAtomic) -> str:
-    one, other = event.programs
+    program, other_program = event.programs
     return (
         f"{cells(event.site.argument, event.first_cells, event.cells)} {was_or_were(event.cells)} updated by programs "
-        f'{one} and {other}, by atomics of scope "cta"'
+        f'{program} and {other_program}, by atomics of scope "cta"'
     )

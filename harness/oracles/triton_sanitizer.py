@@ -59,7 +59,8 @@ class TritonSanitizerClean(SingleRunOracle):
         if exact.configs[0] == exact.configs[1]:
             reason = f"{exact.kernel} ran with config [{exact.configs[0]}] again, since the GPU refuses another"
             return (Abstain(oracle=self.name, reason=reason),)
-        return tuple(self._fail_differing(run, exact, one) for one in exact.differing) or (Pass(oracle=self.name),)
+        fails = tuple(self._fail_differing(run, exact, differing) for differing in exact.differing)
+        return fails or (Pass(oracle=self.name),)
 
     def _fail_differing(self, run: Run, exact: Exact, differing: Differing) -> Fail:
         first, second = exact.configs

@@ -36,12 +36,13 @@ class NoWriteOverlap(SingleRunOracle):
 
         def fail(group: Sequence[Overlap]) -> Fail:
             worst = min(group, key=lambda event: (event.same_bytes, event.atomic))
-            one, other = worst.programs
-            how, meaning = f"stored by programs {one} and {other}, with different bytes", DIFFERENT
+            program, other_program = worst.programs
+            how, meaning = f"stored by programs {program} and {other_program}, with different bytes", DIFFERENT
             if worst.same_bytes:
-                how, meaning = f"stored by programs {one} and {other}, with the same bytes", SAME
+                how, meaning = f"stored by programs {program} and {other_program}, with the same bytes", SAME
             elif worst.atomic:
-                how, meaning = f"stored by program {one} and updated by an atomic of program {other}", LOST_UPDATE
+                how = f"stored by program {program} and updated by an atomic of program {other_program}"
+                meaning = LOST_UPDATE
             return Fail(
                 signature=self.signature(
                     run,

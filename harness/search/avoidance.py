@@ -111,11 +111,11 @@ class Avoidance:
         if not self._is_used or self._early[op.id] < LEAST_CASES:
             return ()
         known = self._known(op, last_batch)
-        count, found = self._learnt.get(op.id, (0, ()))
+        count, rules = self._learnt.get(op.id, (0, ()))
         if len(known) != count:
-            found = failure_rules(KnownCase(at=case.at, outcome=case.ending) for case in known[-LATEST:])
-            self._learnt[op.id] = len(known), found
-        return found
+            rules = failure_rules(KnownCase(at=case.at, outcome=case.ending) for case in known[-LATEST:])
+            self._learnt[op.id] = len(known), rules
+        return rules
 
     def latest_rules(self, op: Op) -> tuple[FailureRule, ...]:
         """Return the rules that the op's last batch was checked against."""
@@ -127,10 +127,10 @@ class Avoidance:
             return False
         at = place_of(op, case)
         used = [self._use(op, rule) for rule in rules]
-        met = next((one for one in used if one.rule.holds(at)), None)
+        met = next((used_rule for used_rule in used if used_rule.rule.holds(at)), None)
         if met is None:
-            for one in used:
-                one.others += 1
+            for used_rule in used:
+                used_rule.others += 1
             return False
         if met.others < (KEEP_ONE_IN - 1) * len(rules):
             met.dropped += 1
@@ -160,12 +160,12 @@ class Avoidance:
         passes = sum(case.outcome is Outcome.PASS for case in known)
         if not passes:
             return f"every case: {len(fails)} of {len(fails)}" if len(fails) >= LEAST_CASES else ""
-        found = [(sum(map(rule.holds, fails)), rule) for rule in failure_rules(known)]
-        met, rule = max(found, key=itemgetter(0), default=(0, None))
+        covered = [(sum(map(rule.holds, fails)), rule) for rule in failure_rules(known)]
+        met, rule = max(covered, key=itemgetter(0), default=(0, None))
         if 2 * met < len(fails) or rule is None:
             return ""
-        others = len(fails) - met
-        return f"every case with {rule}: {met} of {met}; {others or 'none'} of {others + passes} others"
+        unexplained = len(fails) - met
+        return f"every case with {rule}: {met} of {met}; {unexplained or 'none'} of {unexplained + passes} others"
 
     @property
     def avoided(self) -> tuple[AvoidedDraws, ...]:

@@ -198,13 +198,13 @@ class Campaign:
         """Submit cases while there is room; return True if any was submitted."""
         submitted = False
         variants = [pending for pending in self._pending.values() if pending.is_value_variant]
-        others = len(self._pending) - len(variants)
+        usual = len(self._pending) - len(variants)
         running = sum(pending.run is None for pending in variants)
         may_have_paired_runs = len(variants) - running < self._max_value_variants
-        while others < self._max_pending and not self._is_time_up() and (next_one := self._queue.take()):
+        while usual < self._max_pending and not self._is_time_up() and (next_one := self._queue.take()):
             batch, trial = next_one
             self._start(trial, batch, self._runner.submit(trial.case))
-            others += 1
+            usual += 1
             submitted = True
         while running < self._max_value_variants and not self._is_time_up():
             variant = self._queue.take_value_variant(may_be_sampled=may_have_paired_runs)
@@ -358,7 +358,7 @@ class Campaign:
             launch.build: launch for _, known in self._builds.values() for launch in compiled_launches(known.run)
         }
         resources = {build: self._judge.resources.of(launches[build]) for build in self._builds}
-        known = frozenset(build for build, one in resources.items() if one is not None and not one.unknown)
+        known = frozenset(build for build, needs in resources.items() if needs is not None and not needs.unknown)
         self.statistics.builds, self.statistics.compiled = len(resources), len(known)
         self.statistics.known_builds = known
 

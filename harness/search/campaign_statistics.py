@@ -201,13 +201,15 @@ class CampaignStatistics:
 
 def _cells(examined: Examination) -> list[VerdictCell]:
     """Return one cell for each oracle: a failure outweighs what else the oracle says, and a pass an abstention."""
-    found: dict[str, set[Outcome]] = {}
+    outcomes_by_oracle: dict[str, set[Outcome]] = {}
     for verdict in examined.verdicts:
-        found.setdefault(verdict.oracle, set()).add(outcome_of(verdict))
+        outcomes_by_oracle.setdefault(verdict.oracle, set()).add(outcome_of(verdict))
     case = examined.run.case
     return [
-        VerdictCell(case.op, case.device.slug, oracle, next(one for one in WEIGHTIEST_FIRST if one in outcomes))
-        for oracle, outcomes in found.items()
+        VerdictCell(
+            case.op, case.device.slug, oracle, next(outcome for outcome in WEIGHTIEST_FIRST if outcome in outcomes)
+        )
+        for oracle, outcomes in outcomes_by_oracle.items()
     ]
 
 

@@ -226,7 +226,7 @@ class CaseQueue:
             self._only_avoided.discard(pair)
         elif dropped:
             self._only_avoided.add(pair)
-        return chosen or [one for one in dropped[:1] if self._is_new(one[1])]
+        return chosen or [draw for draw in dropped[:1] if self._is_new(draw[1])]
 
     def _has_none_left(self, op: Op, slug: str) -> bool:
         return self._empty_batches.get((op.id, slug), 0) >= MAX_EMPTY_BATCHES

@@ -82,7 +82,9 @@ class _Block:
 
     def cases_at_place_of(self, member: Suspect) -> AbstractSet[str]:
         """Return the cases of the members at the place of this one."""
-        return frozenset[str]().union(*(one.cases for one in self.members if _place(one.fail) == _place(member.fail)))
+        return frozenset[str]().union(
+            *(suspect.cases for suspect in self.members if _place(suspect.fail) == _place(member.fail))
+        )
 
     def cause(self) -> Cause:
         rest = [*self.members[1:], *(member for block in self.consequences for member in block.members)]
@@ -181,10 +183,10 @@ def _comes_before(cause: Suspect, consequence: Suspect) -> bool:
     return not _is_launched_later(cause, consequence)
 
 
-def _is_launched_later(one: Suspect, other: Suspect) -> bool:
-    """Return True if the kernel at fault in `one` is launched only after that in `other`, in the simplest case."""
-    first, second = one.signature.kernel, other.signature.kernel
-    for launches in (one.launches, other.launches):
+def _is_launched_later(suspect: Suspect, other: Suspect) -> bool:
+    """Return True if the kernel at fault in `suspect` is launched only after that in `other`, in the simplest case."""
+    first, second = suspect.signature.kernel, other.signature.kernel
+    for launches in (suspect.launches, other.launches):
         kernels = [launch.kernel for launch in launches]
         if first in kernels and second in kernels:
             return kernels.index(first) > len(kernels) - 1 - kernels[::-1].index(second)

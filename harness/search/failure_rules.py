@@ -192,7 +192,9 @@ class _Table:
         self.passes = _mask(case.outcome is Outcome.PASS for case in known)
         settings = sorted({item for at in self._places for item in at.settings.items()})
         self._settings = [self._met(SettingCondition(axis=axis, value=value)) for axis, value in settings]
-        self._others = [self._met(SettingCondition(axis=axis, value=value, is_other=True)) for axis, value in settings]
+        self._other_settings = [
+            self._met(SettingCondition(axis=axis, value=value, is_other=True)) for axis, value in settings
+        ]
         self._columns = {name: self._column(name) for name in self._places[0].sizes}
         self._sizes = [
             _Candidate((_bound(name, Relation.EQUAL, size),), met)
@@ -220,7 +222,7 @@ class _Table:
     def pairs(self, fails: int) -> Iterator[_Candidate]:
         """Yield two conditions on different axes; the second excludes the passing cases that meet the first."""
         seen = set[int]()
-        for first in (*self._settings, *self._round_bounds(), *self._others):
+        for first in (*self._settings, *self._round_bounds(), *self._other_settings):
             passes = first.met & self.passes
             enough = (first.met & fails).bit_count() >= LEAST_CASES
             if not enough or passes in {0, self.passes} or first.met in seen:
@@ -236,7 +238,7 @@ class _Table:
         yield from self._sizes
         for name, column in self._columns.items():
             yield from _bounds(name, column, fails, passes)
-        yield from self._others
+        yield from self._other_settings
 
     def _round_bounds(self) -> Iterator[_Candidate]:
         """Yield bounds at powers of two."""

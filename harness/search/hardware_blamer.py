@@ -191,13 +191,13 @@ class _Inquiry:
 
     def _as_it_is(self) -> None:
         examined = [self._confirmed, *(self._runs.as_it_is() for _ in range(AS_IT_IS - 1))]
-        shown = sum(self._effect(one) is _Effect.SHOWN for one in examined)
+        shown = sum(self._effect(repeat) is _Effect.SHOWN for repeat in examined)
         if shown < len(examined):  # how often it shows decides how many runs of other builds prove something
             examined += [self._runs.as_it_is() for _ in range(MOST_RUNS - AS_IT_IS)]
-            shown = sum(self._effect(one) is _Effect.SHOWN for one in examined)
+            shown = sum(self._effect(repeat) is _Effect.SHOWN for repeat in examined)
         self._rate = (shown + 0.5) / (len(examined) + 1)
-        values = {_digest(one.run) for one in examined}
-        uses_atomics = any(launch.atomics for one in examined for launch in one.run.launches)
+        values = {_digest(repeat.run) for repeat in examined}
+        uses_atomics = any(launch.atomics for repeat in examined for launch in repeat.run.launches)
         self._varies = shown < len(examined) or (len(values) > 1 and not uses_atomics)
         other = ", with other values each time" if shown == len(examined) and self._varies else ""
         self._evidence.append(f"as it is, {shown} of {len(examined)} runs show it{other}")

@@ -31,7 +31,7 @@ class HypothesisProfile:
 def profile_of(*functions: object) -> HypothesisProfile:
     """Return the settings of the first function that has its own, or else of the loaded profile."""
     own = (getattr(function, OWN_SETTINGS, None) for function in functions)
-    chosen: Any = next((one for one in own if one is not None), hypothesis.settings())
+    chosen: Any = next((settings for settings in own if settings is not None), hypothesis.settings())
     examples: int = chosen.max_examples
     return HypothesisProfile(
         cases=None if examples == USUAL_EXAMPLES else examples,

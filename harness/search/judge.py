@@ -85,12 +85,12 @@ class Judge:
         """True if any oracle reads the resources of kernels; the whole compiler need not run otherwise."""
         return any(Need.RESOURCES in oracle.traits.needs for oracle in self.oracles)
 
-    def only(self, oracle: str, *others: str) -> "Judge":
+    def only(self, oracle: str, *further: str) -> "Judge":
         """Return a judge with only these oracles, which requests no paired runs for others.
 
         If the first needs an exact run, every case is computed exactly: the search computes a share of them so.
         """
-        names = frozenset[str]().union(*map(registry.related, (oracle, *others)))
+        names = frozenset[str]().union(*map(registry.related, (oracle, *further)))
         chosen = tuple(oracle for oracle in self.oracles if oracle.name in names)
         return replace(self, oracles=chosen, exactly=Need.EXACT_RUN in registry.traits_of(oracle).needs)
 
@@ -113,7 +113,7 @@ class Judge:
             for paired_run in paired_runs.values()
             if isinstance(paired_run, PairedRun) and disagreements(run, paired_run)
         )
-        return tuple(one.case for one in differing if isinstance(one.ending, Completed))
+        return tuple(paired_run.case for paired_run in differing if isinstance(paired_run.ending, Completed))
 
     def judge(self, op: Op, run: Run, paired_runs: Mapping[str, Run]) -> Examination:
         """Collect the verdict of each oracle; `paired_runs` are keyed by the digest of their case."""
@@ -143,7 +143,7 @@ class Judge:
         if not self.checks_resources:
             return {}
         asked = {launch.build: self.resources.of(launch) for launch in launches}
-        return {build: found for build, found in asked.items() if found is not None}
+        return {build: resources for build, resources in asked.items() if resources is not None}
 
 
 def compiled_launches(run: Run) -> tuple[Launch, ...]:

@@ -48,8 +48,8 @@ def long_cases(draw: st.DrawFn, op: Op, usual: Case) -> Case:
         return usual
     length = draw(st.sampled_from(lengths))
     sizes = {other: usual.dims[other] if dim.choices else draw(SIZES) for other, dim in op.dims.items()}
-    made = (_smaller(op, most, sizes) | {name: length} for most in LIMITS)
-    dims = next((dims for dims in made if _fits(op, dims, name)), {**_smaller(op, 1), name: length})
+    candidates = (_smaller(op, most, sizes) | {name: length} for most in LIMITS)
+    dims = next((dims for dims in candidates if _fits(op, dims, name)), {**_smaller(op, 1), name: length})
     long = replace(usual, dims=dims, scale=Scale.LONG)
     return long if op.allows(long) else usual
 
@@ -58,15 +58,15 @@ def early_long_cases(op: Op, simple: Case) -> Iterator[Case]:
     """Yield one long case for each dim that may be long."""
     for name in long_dims(op):
         sizes = [{**_smaller(op, most), name: length} for most in EARLY_LIMITS for length in EARLY_LENGTHS]
-        made = (replace(simple, dims=dims, scale=Scale.LONG) for dims in sizes if _fits(op, dims, name))
-        if (long := next(filter(op.allows, made), None)) is not None:
+        long_cases = (replace(simple, dims=dims, scale=Scale.LONG) for dims in sizes if _fits(op, dims, name))
+        if (long := next(filter(op.allows, long_cases), None)) is not None:
             yield long
 
 
 def _smaller(op: Op, most: int, sizes: Mapping[str, int] | None = None) -> dict[str, int]:
     """Return the sizes, but none above `most`, as far as dims allow; a dim with choices keeps its size."""
-    given = sizes or op.dims_of(most)
-    return {name: given[name] if dim.choices else _within(dim, min(given[name], most)) for name, dim in op.dims.items()}
+    usual = sizes or op.dims_of(most)
+    return {name: usual[name] if dim.choices else _within(dim, min(usual[name], most)) for name, dim in op.dims.items()}
 
 
 def _within(dim: Dim, size: int) -> int:

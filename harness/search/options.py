@@ -168,9 +168,9 @@ def load_ops(suites: tuple[str, ...], names: tuple[str, ...], project: Path = Pa
     return tuple(op for op in ops if not names or op.name in names)
 
 
-def with_environment(ops: tuple[Op, ...], given: Mapping[str, tuple[str, ...]]) -> tuple[Op, ...]:
+def with_environment(ops: tuple[Op, ...], environment: Mapping[str, tuple[str, ...]]) -> tuple[Op, ...]:
     """Return the ops with other values worth trying for these environment variables; none leaves a variable unset."""
-    return tuple(replace(op, environment={**op.environment, **given}) for op in ops) if given else ops
+    return tuple(replace(op, environment={**op.environment, **environment}) for op in ops) if environment else ops
 
 
 def load_devices(names: str | None, sm_count: int | None) -> tuple[DeviceProfile, ...]:

@@ -37,10 +37,10 @@ def growing_dim_sets(op: Op) -> tuple[GrowingDims, ...]:
     if not op.launches:
         return ()
     most = {name: dim.largest if dim.grows else dim.high for name, dim in op.dims.items()}
-    found = (
+    growing = (
         _growing_dims(op, tensor) for tensor in _tensors(op).values() if prod(tensor.extents(most)) > 2 * INDEX_LIMIT
     )
-    return tuple(dict.fromkeys(dims for dims in found if dims))
+    return tuple(dict.fromkeys(dims for dims in growing if dims))
 
 
 @st.composite

@@ -173,8 +173,8 @@ def oversized_scout(op: Op, device: DeviceProfile, seed: int) -> Case | None:
     for examples in OVERSIZED_EXAMPLES:
         drawn: list[Case] = []
         _visit(op, strategy, drawn.append, (seed, examples), (hypothesis.Phase.generate,))
-        if found := [case for case in drawn if case.scale is Scale.OVERSIZED]:
-            return found[0]
+        if oversized := [case for case in drawn if case.scale is Scale.OVERSIZED]:
+            return oversized[0]
     return None
 
 
@@ -184,25 +184,25 @@ def early_cases(op: Op, drawn: Sequence[Case], feedback: LaunchFeedback) -> tupl
     They ask for other gradients, have a long dim, an environment that the op declares, or another context, or their
     seed asks for a check of autotuners.  A search of a few batches would miss these settings otherwise.
     """
-    made: list[Case] = []
+    added: list[Case] = []
     # Hypothesis draws the simplest case first, in which little can go wrong.
     if usual := [case for case in reversed(drawn) if case.scale is Scale.USUAL and op.wanted_gradients(case)]:
         in_inference, *trained = islice(cycle(usual), 4)
-        made.append(replace(in_inference, grad_mode=GradMode.NO_GRAD))
+        added.append(replace(in_inference, grad_mode=GradMode.NO_GRAD))
         for case, frozen in zip(trained, (slice(None), slice(1, None), slice(1)), strict=True):
-            made.append(replace(case, frozen=tuple(sorted(op.differentiable(case)[frozen]))))
+            added.append(replace(case, frozen=tuple(sorted(op.differentiable(case)[frozen]))))
     if usual := [replace(case, context=CallContext.MAIN) for case in reversed(drawn) if case.scale is Scale.USUAL]:
-        for one, case in zip(op.environments, cycle(usual), strict=False):
-            placed = replace(case, environment=one)
-            made += (placed, replace(placed, context=CallContext.THREAD))
-        made += early_contexts(usual[0], feedback)
+        for environment, case in zip(op.environments, cycle(usual), strict=False):
+            placed = replace(case, environment=environment)
+            added += (placed, replace(placed, context=CallContext.THREAD))
+        added += early_contexts(usual[0], feedback)
     for simple in scouts(op, drawn[0].device)[:1] if drawn else ():
-        made += early_long_cases(op, simple)
+        added += early_long_cases(op, simple)
         # The scouts themselves get the check of seed 0.
         needless = {autotuner_check(simple), *(() if op.threads else (Rerun.THREADS,))}
         seeds = (number * ONE_CASE_IN for number, check in enumerate(AUTOTUNER_CHECKS) if check not in needless)
-        made += (replace(simple, seed=seed) for seed in seeds) if feedback.configs else ()
-    return tuple(filter(op.allows, made))
+        added += (replace(simple, seed=seed) for seed in seeds) if feedback.configs else ()
+    return tuple(filter(op.allows, added))
 
 
 @st.composite
@@ -246,12 +246,12 @@ def _with_gradients(draw: st.DrawFn, op: Op, case: Case) -> Case:
         case Wanted.ALL:
             return case
         case Wanted.SOME:
-            made = replace(case, frozen=tuple(sorted(name for name in names if draw(st.booleans()))))
+            changed = replace(case, frozen=tuple(sorted(name for name in names if draw(st.booleans()))))
         case Wanted.NONE:
-            made = replace(case, frozen=tuple(sorted(names)))
+            changed = replace(case, frozen=tuple(sorted(names)))
         case Wanted.NO_GRAD:
-            made = replace(case, grad_mode=GradMode.NO_GRAD)
-    return made if op.allows(made) else case
+            changed = replace(case, grad_mode=GradMode.NO_GRAD)
+    return changed if op.allows(changed) else case
 
 
 def scales(op: Op) -> st.SearchStrategy[Scale]:
@@ -321,8 +321,8 @@ def _dtypes(op: Op) -> tuple[DType, ...]:
 
 @lru_cache(maxsize=256)
 def _layouts(possible: tuple[Layout, ...]) -> st.SearchStrategy[Layout]:
-    others = tuple(layout for layout in possible if layout is not Layout.CONTIGUOUS)
-    return st.sampled_from((Layout.CONTIGUOUS,) * max(LEAST_CONTIGUOUS, len(others)) + others)
+    uncommon = tuple(layout for layout in possible if layout is not Layout.CONTIGUOUS)
+    return st.sampled_from((Layout.CONTIGUOUS,) * max(LEAST_CONTIGUOUS, len(uncommon)) + uncommon)
 
 
 def _medium(op: Op) -> Mapping[str, int]:

@@ -78,10 +78,10 @@ def _agrees(run: Run) -> bool:
 
 
 def _message(first: HeldCase, cases: int) -> str:
-    op, found = first.trial.op, "; ".join(map(sentence, first.examined.run.mismatches))
+    op, sentences = first.trial.op, "; ".join(map(sentence, first.examined.run.mismatches))
     counted = "the only case" if cases == 1 else f"each of {cases} cases"
     return (
-        f"{op.suite}: op {op.name!r} and its reference return different structures in {counted}: {found} "
+        f"{op.suite}: op {op.name!r} and its reference return different structures in {counted}: {sentences} "
         f"({first.trial.case}): make the reference return what the op returns"
     )
 

@@ -174,7 +174,7 @@ class Triage:
     def _alone_for_all(self, fail: Fail, trial: Trial, case: Case) -> Examination:
         """Run the case alone with much time, for the failure's oracle and all that need no further run."""
         single = (oracle.name for oracle in self.judge.oracles if isinstance(oracle, SingleRunOracle))
-        return self._alone(fail, trial, case, patience=Patience.LONG, others=tuple(single))
+        return self._alone(fail, trial, case, patience=Patience.LONG, further=tuple(single))
 
     def _alone(  # noqa: PLR0913 - the parts of one run, by keyword
         self,
@@ -184,13 +184,13 @@ class Triage:
         before: Sequence[Case] = (),
         *,
         patience: Patience = Patience.USUAL,
-        others: Sequence[str] = (),
+        further: Sequence[str] = (),
     ) -> Examination:
         def execute(request: RunRequest) -> Run:
             self.trying(case_of(request))
             return self.runner.run_alone(request, before, patience=patience)
 
-        return _examined(self.judge.only(fail.oracle, *others), fail.signature, trial, case, execute)
+        return _examined(self.judge.only(fail.oracle, *further), fail.signature, trial, case, execute)
 
     def _shrinking(self, sighting: Sighting, trial: Trial, limits: ShrinkLimits) -> tuple[Shrinking, float]:
         """Return the shrink of a confirmed case, and its share of the time limits."""
