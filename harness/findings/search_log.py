@@ -21,7 +21,7 @@ class SearchLog:
         self._text_of = text_of
         self._versions = versions
         self._findings: dict[Signature, Finding] = {}
-        self._made: set[str] = set()
+        self._own_ids: set[str] = set()
         """Ids of the folders that this search made and that hold nothing of an earlier search."""
 
     def __contains__(self, signature: Signature) -> bool:
@@ -45,12 +45,12 @@ class SearchLog:
         place = self._folder / finding.id
         is_new = not place.exists()
         try:
-            if is_new or finding.id in self._made or finding.confirmation is not Confirmation.NOT_TRIED:
+            if is_new or finding.id in self._own_ids or finding.confirmation is not Confirmation.NOT_TRIED:
                 store.save((finding,), self._folder, self._text_of, self._versions)
         except OSError as error:
             raise store_error(error, self._folder) from None
         if is_new:
-            self._made.add(finding.id)
+            self._own_ids.add(finding.id)
         absorbed = (self._findings.pop(symptom.signature, None) for symptom in finding.symptoms)
         for former in (known, *absorbed):
             if former is not None and former.id != finding.id:
@@ -62,6 +62,6 @@ class SearchLog:
 
     def _forget(self, identity: str) -> None:
         """Remove the folder of a finding that has been replaced, unless another signature still has it."""
-        if identity in self._made and all(finding.id != identity for finding in self._findings.values()):
-            self._made.discard(identity)
+        if identity in self._own_ids and all(finding.id != identity for finding in self._findings.values()):
+            self._own_ids.discard(identity)
             shutil.rmtree(self._folder / identity, ignore_errors=True)

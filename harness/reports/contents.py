@@ -146,8 +146,8 @@ def read_contents(
         match _read(path, damaged):
             case store.Kept() as kept:
                 damaged += kept.damaged
-                for one in kept.bugs:
-                    bugs.setdefault(one.finding.fail.signature, _stored(one, damaged))
+                for bug in kept.bugs:
+                    bugs.setdefault(bug.finding.fail.signature, _stored(bug, damaged))
             case FindingDocument() as single:
                 bugs.setdefault(single.failure, _single(single, _folder_of(single, path, folder), damaged))
             case CampaignReport() as report:

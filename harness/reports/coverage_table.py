@@ -66,8 +66,8 @@ def _verdict(counts: Iterable[KernelCount]) -> str:
 def _gaps(coverage: Coverage) -> Iterator[str]:
     """Yield the cases that did not complete, and the ops that launched nothing."""
     ended = Counter[tuple[str, str]]()
-    for one in coverage.ops:
-        ended.update({(one.op, ending): count for ending, count in one.endings if ending != COMPLETED})
+    for op_coverage in coverage.ops:
+        ended.update({(op_coverage.op, ending): count for ending, count in op_coverage.endings if ending != COMPLETED})
     if ended:
         yield "cases that did not complete (only launches before the end are counted):"
         yield from (f"  {count:>4}  {op}: {ending}" for (op, ending), count in sorted(ended.items()))

@@ -49,7 +49,7 @@ def junit(contents: ReportContents) -> str:
     grid = grid_of(contents.verdicts)
     for row in grid.rows:
         suite.extend(_oracle_tests(grid.oracles, row))
-    suite.extend(_unchecked_test(one) for one in contents.together.unchecked)
+    suite.extend(_unchecked_test(unchecked) for unchecked in contents.together.unchecked)
     suite.extend(_missing_test(part) for part in contents.together.missing)
     failures = len(suite.findall("testcase/failure"))
     skipped = len(suite.findall("testcase/skipped"))

@@ -51,7 +51,7 @@ class Progress:
         self._cases = limit if isinstance(limit, int) else None
         self._deadline = limit if isinstance(limit, Deadline) else None
         self._begun = self.now()
-        self._told = self._begun
+        self._printed_at = self._begun
         self._last = ""
         """The last plain line, without what changes by itself."""
         self._first: tuple[int, float] | None = None
@@ -138,8 +138,8 @@ class Progress:
             table.add_row(self._spinner)
             table.add_row(Text(f"  {self._trying}", style="dim", no_wrap=True, overflow="ellipsis"))
             self._live.update(table)
-        elif now - self._told >= (SAME_EVERY_S if self._same() == self._last else PLAIN_EVERY_S):
-            self._told, self._last = now, self._same()
+        elif now - self._printed_at >= (SAME_EVERY_S if self._same() == self._last else PLAIN_EVERY_S):
+            self._printed_at, self._last = now, self._same()
             self._print(f"{self._head}; trying {self._trying}" if self._trying else self._head)
 
     def _same(self) -> str:

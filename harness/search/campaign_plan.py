@@ -110,12 +110,14 @@ def batch_plans(plan: CampaignPlan) -> Iterator[BatchPlan]:
     """Yield the batches of a plan, without end."""
     pairs = [(op, device) for op in plan.ops for device in plan.devices]
     first = {(op.id, plan.devices[index % len(plan.devices)]) for index, op in enumerate(plan.ops)}
-    others = {device.slug: () if plan.fixed_sm_count else other_sm_counts(device, plan.seed) for device in plan.devices}
+    other_counts = {
+        device.slug: () if plan.fixed_sm_count else other_sm_counts(device, plan.seed) for device in plan.devices
+    }
     for turn in count():
         for op, device in pairs:
             emulated = device
-            if turn % OTHER_SM_COUNT_EVERY == OTHER_SM_COUNT_EVERY - 1 and others[device.slug]:
-                sm_counts = others[device.slug]
+            if turn % OTHER_SM_COUNT_EVERY == OTHER_SM_COUNT_EVERY - 1 and other_counts[device.slug]:
+                sm_counts = other_counts[device.slug]
                 emulated = device.with_sm_count(sm_counts[turn // OTHER_SM_COUNT_EVERY % len(sm_counts)])
             seed = derived_seed(plan.seed, op.seed_text, device.slug, str(turn))
             yield BatchPlan(

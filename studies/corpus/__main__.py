@@ -104,7 +104,7 @@ def _status(records: list[BugRecord]) -> ExitStatus:
 
 
 def _store(finding: Finding) -> None:
-    (place,) = store.save((finding,), STORE, lambda one: render(one, Sources()).plain, versions())
+    (place,) = store.save((finding,), STORE, lambda finding: render(finding, Sources()).plain, versions())
     print_progress(f"kept in {place}")
 
 

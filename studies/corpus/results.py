@@ -32,12 +32,12 @@ class CorpusResults:
 
     def of(self, bug: HistoricalBug, budget: SearchBudget) -> BugRecord | None:
         """Return the record of this bug under this budget, if there is one."""
-        return next((one for one in self.records if one.bug == bug and one.budget == budget), None)
+        return next((record for record in self.records if record.bug == bug and record.budget == budget), None)
 
     def plus(self, record: BugRecord) -> "CorpusResults":
         """Return the results with this record; it replaces an older one of the same bug."""
-        others = tuple(one for one in self.records if one.bug.id != record.bug.id)
-        return CorpusResults(records=(*others, record))
+        kept = tuple(earlier for earlier in self.records if earlier.bug.id != record.bug.id)
+        return CorpusResults(records=(*kept, record))
 
 
 def load(path: Path) -> CorpusResults:
@@ -84,11 +84,11 @@ def _cells(record: BugRecord) -> Iterator[str]:
     yield _fixed_cell(record.fixed) if record.fixed is not None else ""
 
 
-def _found(found: FoundBug) -> Iterator[str]:
-    source = f" ({found.source_line})" if found.source_line and found.source_line not in found.signature else ""
-    yield f"`{found.signature}`{source}"
-    yield _spent(found.cases, found.seconds)
-    yield describe(found.smallest)
+def _found(bug: FoundBug) -> Iterator[str]:
+    source = f" ({bug.source_line})" if bug.source_line and bug.source_line not in bug.signature else ""
+    yield f"`{bug.signature}`{source}"
+    yield _spent(bug.cases, bug.seconds)
+    yield describe(bug.smallest)
 
 
 def _fixed_cell(fixed: SearchResult) -> str:

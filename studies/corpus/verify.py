@@ -150,7 +150,7 @@ class _Search:
             with Session(options) as session:
                 observer = _BugObserver(bug, session, budget.seconds, self.report)
                 statistics = observer.campaign.run()
-                found = observer.found_bug(self.keep)
+                found_bug = observer.found_bug(self.keep)
         except (LibraryError, MissingPart, SuiteError, UsageError) as error:
             return SearchResult(release=release, cases=0, checked=0, seconds=0.0, obstacle=str(error))
         return SearchResult(
@@ -159,7 +159,7 @@ class _Search:
             checked=statistics.checked,
             seconds=round(statistics.seconds, 1),
             out_of_time=observer.out_of_time,
-            found=found,
+            found=found_bug,
             other_signatures=_others(bug, statistics),
         )
 
@@ -222,5 +222,6 @@ class _BugObserver:
 
 def _others(bug: HistoricalBug, statistics: CampaignStatistics) -> tuple[str, ...]:
     """Return the most frequent signatures that are not the bug."""
-    others = [one for one in statistics.in_order() if not bug.is_shown_by(one.fail.signature)]
-    return tuple(str(one.fail.signature) for one in sorted(others, key=lambda one: -one.count)[:MAX_OTHER_SIGNATURES])
+    sightings = [sighting for sighting in statistics.in_order() if not bug.is_shown_by(sighting.fail.signature)]
+    frequent = sorted(sightings, key=lambda sighting: -sighting.count)[:MAX_OTHER_SIGNATURES]
+    return tuple(str(sighting.fail.signature) for sighting in frequent)

@@ -68,12 +68,12 @@ def run(given: argparse.Namespace) -> ExitStatus:
     with Interrupts() as interrupts, _setup(options, given.seconds) as setup:
         progress = ProgressLine(PROGRESS_EVERY_S, interrupts)
         executed = jobs(setup, SURVEYED, lambda run: progress(f"what is executed: {run.case}"))
-        found = _made_by(executed, frozenset(map(Operator, given.operator)) or USUAL, given.mutant)
-        sample = _chosen(found, given.mutant)[: given.limit]
-        is_finished = _attempt(setup, sample, store, len(found))
+        mutants = _made_by(executed, frozenset(map(Operator, given.operator)) or USUAL, given.mutant)
+        sample = _chosen(mutants, given.mutant)[: given.limit]
+        is_finished = _attempt(setup, sample, store, len(mutants))
     ids = {job.mutant.id for job in sample}
     outcomes = score.with_explanations([outcome for outcome in store.outcomes if outcome.mutant.id in ids], known)
-    print_lines([f"{store.setting}\n{_known_text(sources)}\n", *score.lines(outcomes, len(found))])
+    print_lines([f"{store.setting}\n{_known_text(sources)}\n", *score.lines(outcomes, len(mutants))])
     share = score.score(outcomes)
     if not is_finished:
         return ExitStatus.INTERRUPTED
@@ -182,17 +182,17 @@ def _known_text(sources: tuple[Path, ...]) -> str:
     return f"explained survivors: {', '.join(str(source) for source in sources)}"
 
 
-def _made_by(found: tuple[Job, ...], operators: frozenset[Operator], ids: list[str]) -> tuple[Job, ...]:
+def _made_by(mutants: tuple[Job, ...], operators: frozenset[Operator], ids: list[str]) -> tuple[Job, ...]:
     """Return the mutants of these operators, and those that are asked for by id."""
-    return tuple(job for job in found if job.mutant.operator in operators or job.mutant.id in ids)
+    return tuple(job for job in mutants if job.mutant.operator in operators or job.mutant.id in ids)
 
 
-def _chosen(found: tuple[Job, ...], ids: list[str]) -> tuple[Job, ...]:
-    by_id = {job.mutant.id: job for job in found}
+def _chosen(mutants: tuple[Job, ...], ids: list[str]) -> tuple[Job, ...]:
+    by_id = {job.mutant.id: job for job in mutants}
     for name in ids:
         if name not in by_id:
             raise unknown("mutant", name, by_id)
-    return tuple(by_id[name] for name in ids) or found
+    return tuple(by_id[name] for name in ids) or mutants
 
 
 def _setting(options: Options, dtypes: tuple[DType, ...], seconds: float) -> str:

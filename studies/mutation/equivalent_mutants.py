@@ -53,8 +53,8 @@ def stripped(lines: str) -> str:
 def files_for(suites: Iterable[Path]) -> tuple[Path, ...]:
     """Return the existing files named `mutants.toml` in the suites' folders and one folder above, each once."""
     folders = (suite.absolute().parent for suite in suites)
-    found = dict.fromkeys(place / FILE for folder in folders for place in (folder, folder.parent))
-    return tuple(path for path in found if path.is_file())
+    places = dict.fromkeys(place / FILE for folder in folders for place in (folder, folder.parent))
+    return tuple(path for path in places if path.is_file())
 
 
 def read(path: Path) -> tuple[EquivalentMutant, ...]:
@@ -67,8 +67,8 @@ def read(path: Path) -> tuple[EquivalentMutant, ...]:
         document = tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise SuiteError(f"{path} is not a list of survivors: {error}") from error
-    found = tables.entries(document, "survivor", path, SuiteError)
-    return tuple(_explanation(entry, f"{path}: survivor {number}") for number, entry in enumerate(found, 1))
+    entries = tables.entries(document, "survivor", path, SuiteError)
+    return tuple(_explanation(entry, f"{path}: survivor {number}") for number, entry in enumerate(entries, 1))
 
 
 def _explanation(entry: Any, place: str) -> EquivalentMutant:

@@ -107,9 +107,9 @@ def _is_of_module(call: cst.Call) -> bool:
     return isinstance(call.func, cst.Attribute) and last_name(call.func.value) in MODULES
 
 
-def _joined(one: State, other: State) -> State:
+def _joined(state: State, other: State) -> State:
     """Return what is known if either may hold.  A name without a value in one of them is not read after that one."""
-    return {name: one.get(name, True) and other.get(name, True) for name in (*one, *other)}
+    return {name: state.get(name, True) and other.get(name, True) for name in (*state, *other)}
 
 
 def _assigned(statement: cst.CSTNode, state: State) -> State:
@@ -117,7 +117,7 @@ def _assigned(statement: cst.CSTNode, state: State) -> State:
         case cst.Assign(targets=[cst.AssignTarget(target=cst.Name(value=name))], value=value):
             return {**state, name: _is_float32(value, state)}
         case cst.Assign(targets=targets):
-            return {**state, **{name: False for one in targets for name in _unknown(one.target)}}
+            return {**state, **{name: False for target in targets for name in _unknown(target.target)}}
         case cst.AnnAssign(target=target):
             return {**state, **_unknown(target)}
         case cst.AugAssign(target=cst.Name(value=name), operator=operator, value=value):
@@ -178,8 +178,8 @@ def _dot_returns_float32(arguments: Sequence[cst.Arg], is_float32: Callable[[cst
 
     Products of 8-bit integers are int32, but kernels ask for that by name.
     """
-    given = [argument.value for argument in arguments[2:3] if argument.keyword is None]
-    accumulators = (*given, *_named(arguments, "acc"))
+    positional = [argument.value for argument in arguments[2:3] if argument.keyword is None]
+    accumulators = (*positional, *_named(arguments, "acc"))
     return all(map(is_float32, accumulators)) and all(
         is_type(value, "float32") for value in _named(arguments, "out_dtype")
     )

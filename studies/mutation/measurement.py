@@ -38,9 +38,11 @@ def jobs(setup: MutationSetup, cases: int, ran: Callable[[Run], object]) -> tupl
     request = CoverageRequest(ops=options.ops, devices=options.devices, cases=cases, seed=options.seed)
     with Pool(setup.spec, options.processes or 1, options.time_limit_s) as pool:
         surveyed = survey(request, pool, setup.lines, ran)
-    found = surveyed.mutants(tuple(map(Path, setup.library_paths)))
+    mutants = surveyed.mutants(tuple(map(Path, setup.library_paths)))
     return tuple(
-        sorted((_job(surveyed, *one) for one in found), key=lambda job: _shuffle_key(options.seed, job.mutant))
+        sorted(
+            (_job(surveyed, *located) for located in mutants), key=lambda job: _shuffle_key(options.seed, job.mutant)
+        )
     )
 
 

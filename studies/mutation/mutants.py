@@ -69,7 +69,7 @@ def mutants_of(source: bytes, file: str) -> tuple[Mutant, ...]:
     wrapper = MetadataWrapper(cst.parse_module(source), unsafe_skip_copy=True)
     finder = _MutantFinder(wrapper, source, file)
     wrapper.module.visit(finder)
-    unique = {mutant.apply(source): mutant for mutant in finder.found}
+    unique = {mutant.apply(source): mutant for mutant in finder.mutants}
     ordered = sorted(unique.values(), key=lambda mutant: (mutant.line, mutant.span, mutant.operator, mutant.text))
     seen = Counter[tuple[str, ...]]()
     return tuple(replace(mutant, nth=_number_among_equals(seen, mutant)) for mutant in ordered)
@@ -86,7 +86,7 @@ class _MutantFinder(cst.CSTVisitor):
 
     def __init__(self, wrapper: MetadataWrapper, source: bytes, file: str) -> None:
         super().__init__()
-        self.found: list[Mutant] = []
+        self.mutants: list[Mutant] = []
         self._module = wrapper.module
         self._source = source
         self._file = file
@@ -102,7 +102,7 @@ class _MutantFinder(cst.CSTVisitor):
                 for replacement in rule(place):
                     text = self._module.code_for_node(_within(place, replacement))
                     plain = self._mutant(place, statement, text)
-                    self.found.append(replace(plain, operator=operator, function=node.name.value, launches=launches))
+                    self.mutants.append(replace(plain, operator=operator, function=node.name.value, launches=launches))
         return False
 
     def _mutant(self, place: cst.CSTNode, statement: cst.CSTNode, text: str) -> Mutant:
@@ -171,8 +171,8 @@ def _difference(before: str, after: str) -> tuple[int, str, str]:
     return head + 1, "\n".join(old[head : len(old) - tail]), "\n".join(new[head : len(new) - tail])
 
 
-def _common_prefix(one: Sequence[str], other: Sequence[str]) -> int:
+def _common_prefix(lines: Sequence[str], other: Sequence[str]) -> int:
     """Return how many lines at the beginning are equal."""
     return next(
-        (index for index, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other))
+        (index for index, (a, b) in enumerate(zip(lines, other, strict=False)) if a != b), min(len(lines), len(other))
     )

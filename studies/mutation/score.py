@@ -44,7 +44,7 @@ def with_explanations(
 
 
 def _with_explanation(outcome: MutantOutcome, explanations: Sequence[EquivalentMutant]) -> MutantOutcome:
-    known = next((one for one in explanations if one.matches(outcome.mutant)), None)
+    known = next((explanation for explanation in explanations if explanation.matches(outcome.mutant)), None)
     if known is None or outcome.fate is not Fate.SURVIVED:
         return outcome
     return replace(outcome, fate=Fate.EQUIVALENT if known.equivalent else Fate.SURVIVED, reason=known.reason)

@@ -54,12 +54,12 @@ class _Term:
 def _swapped_in_sum(node: cst.BinaryOperation) -> Iterator[cst.CSTNode]:
     last = node.right
     terms = [_term(term) for term in _summands(node)]
-    for one, other in combinations(terms, 2):
+    for term, other in combinations(terms, 2):
         # Sums nest, so a pair occurs in several.  Take it once, in the shortest sum, which ends with the later term.
-        if other.node is last and _are_exchangeable(one, other):
-            first = node.deep_replace(one.node, one.times(other.factors))
+        if other.node is last and _are_exchangeable(term, other):
+            first = node.deep_replace(term.node, term.times(other.factors))
             if isinstance(first, cst.BinaryOperation):
-                yield first.with_changes(right=other.times(one.factors))
+                yield first.with_changes(right=other.times(term.factors))
 
 
 def _swapped_in_block(node: cst.Call) -> Iterator[cst.CSTNode]:
@@ -75,12 +75,12 @@ def _swapped_in_block(node: cst.Call) -> Iterator[cst.CSTNode]:
                 pass
 
 
-def _are_exchangeable(one: _Term, other: _Term) -> bool:
-    if one.stride == other.stride:
+def _are_exchangeable(term: _Term, other: _Term) -> bool:
+    if term.stride == other.stride:
         return False
-    if one.axis and other.axis:
-        return one.axis != other.axis
-    return one.stride.startswith("stride") and other.stride.startswith("stride")
+    if term.axis and other.axis:
+        return term.axis != other.axis
+    return term.stride.startswith("stride") and other.stride.startswith("stride")
 
 
 def _summands(node: cst.BaseExpression) -> Iterator[cst.BaseExpression]:

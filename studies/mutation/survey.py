@@ -37,7 +37,7 @@ class Survey:
 
     def ops(self, mutant: Mutant) -> tuple[Op, ...]:
         """Return the ops that execute what the mutant changes."""
-        return tuple(one.op for one in self.executed if one.executes(mutant))
+        return tuple(execution.op for execution in self.executed if execution.executes(mutant))
 
     def mutants(self, libraries: tuple[Path, ...]) -> tuple[tuple[Path, Mutant], ...]:
         """Return all mutants of executed code, each with its library, file by file.
@@ -45,8 +45,8 @@ class Survey:
         Raises:
             UsageError: the ops execute no kernel of the libraries.
         """
-        files = sorted({file for one in self.executed for file, _ in one.lines})
-        found = tuple(
+        files = sorted({file for execution in self.executed for file, _ in execution.lines})
+        mutants = tuple(
             (library, mutant)
             for library in libraries
             for file in files
@@ -54,9 +54,9 @@ class Survey:
             for mutant in mutants_of(path.read_bytes(), path.relative_to(library).as_posix())
             if self.ops(mutant)
         )
-        if not found:
+        if not mutants:
             raise UsageError("the ops execute no kernel of the libraries that --with names: there is nothing to mutate")
-        return found
+        return mutants
 
 
 def survey(request: CoverageRequest, runner: Runner, lines: ExecutedLines, ran: Callable[[Run], object]) -> Survey:

@@ -18,8 +18,8 @@ def triton_function(call: cst.Call) -> str:
 def is_type(node: cst.CSTNode, name: str) -> bool:
     """Return True for `tl.float32`, if that is the name."""
     match node:
-        case cst.Attribute(value=cst.Name(value="tl"), attr=cst.Name(value=found)):
-            return found == name
+        case cst.Attribute(value=cst.Name(value="tl"), attr=cst.Name(value=attribute)):
+            return attribute == name
         case _:
             return False
 

@@ -114,12 +114,12 @@ class MutantTester:
             return replace(observer.outcome(Fate.STILLBORN, begun), message=observer.stillborn)
         if observer.kill is not None:
             fail, case = observer.kill
-            others = tuple(dict.fromkeys(oracle for oracle in observer.other_oracles if oracle != fail.oracle))
+            other_oracles = tuple(dict.fromkeys(oracle for oracle in observer.other_oracles if oracle != fail.oracle))
             message = f"{fail.signature}: {fail.message}"
             return replace(
                 observer.outcome(Fate.KILLED, begun),
                 oracle=fail.oracle,
-                other_oracles=others,
+                other_oracles=other_oracles,
                 message=message,
                 case=case,
             )

@@ -15,7 +15,7 @@ class _Parameter:
 
     function: cst.FunctionDef
     node: cst.Param
-    given: tuple[cst.Arg, ...]
+    arguments: tuple[cst.Arg, ...]
     """The arguments of the calls that pass it."""
     is_left_out: bool
     """Some call uses the default."""
@@ -26,7 +26,7 @@ class _Parameter:
 
     def dropped(self) -> dict[cst.CSTNode, Change]:
         """Return the changes that remove the parameter and its arguments."""
-        return dict.fromkeys((self.node, *self.given), remove)
+        return dict.fromkeys((self.node, *self.arguments), remove)
 
 
 def inline_constants(tree: Tree) -> Sequence[Edit]:
@@ -100,15 +100,15 @@ def _parameters(tree: Tree) -> list[_Parameter]:
         calls = calls_of(tree, function)
         mentions = tree.names(tree.module, NameRole.LOAD).get(function.name.value, [])
         bound = [_bind(function, call) for call in calls]
-        if not calls or len(mentions) != len(calls) or any(given is None for given in bound):
+        if not calls or len(mentions) != len(calls) or any(binding is None for binding in bound):
             continue
         for node in (*function.params.params, *function.params.kwonly_params):
-            arguments = [given.get(node.name.value) for given in bound if given is not None]
+            arguments = [binding.get(node.name.value) for binding in bound if binding is not None]
             parameters.append(
                 _Parameter(
                     function=function,
                     node=node,
-                    given=tuple(argument for argument in arguments if argument is not None),
+                    arguments=tuple(argument for argument in arguments if argument is not None),
                     is_left_out=None in arguments,
                 )
             )
@@ -126,7 +126,7 @@ def _bind(function: cst.FunctionDef, call: cst.Call) -> Mapping[str, cst.Arg] | 
 
 
 def _only_value(tree: Tree, parameter: _Parameter) -> cst.BaseExpression | None:
-    values = [argument.value for argument in parameter.given]
+    values = [argument.value for argument in parameter.arguments]
     if parameter.is_left_out:
         if parameter.node.default is None:
             return None

@@ -98,11 +98,11 @@ def make(
     files: list[Reproducer] = []
     missing: list[str] = []
     if Form.KERNEL in forms:
-        made = maker.kernel()
-        if isinstance(made, Reproducer):
-            files.append(made)
+        reproducer = maker.kernel()
+        if isinstance(reproducer, Reproducer):
+            files.append(reproducer)
         else:
-            missing.append(f"no kernel-level file: {made}")
+            missing.append(f"no kernel-level file: {reproducer}")
     if is_recorded_launch(recorded.case):
         missing.append("no entry-point file: harness run recorded one launch, not the code around it")
     elif Form.ENTRY in forms or not files:
@@ -123,14 +123,14 @@ def _examine(recorded: Recorded, session: Session) -> Examination:
 def _fail(recorded: Recorded, examined: Examination) -> Fail:
     """Return the recorded failure; in another version of the library its line may have moved."""
     signature = recorded.signature
-    found = [fail for fail in examined.fails if signature is None or registry.is_shown_by(signature, fail.signature)]
+    fails = [fail for fail in examined.fails if signature is None or registry.is_shown_by(signature, fail.signature)]
     if signature is not None:
         of_kernel = (signature.oracle, signature.kernel)
-        found += [fail for fail in examined.fails if (fail.oracle, fail.signature.kernel) == of_kernel]
-    if not found:
+        fails += [fail for fail in examined.fails if (fail.oracle, fail.signature.kernel) == of_kernel]
+    if not fails:
         seen = "; ".join(fail.message for fail in examined.fails) or "; ".join(registry.reasons(examined.verdicts))
         raise UsageError(f"{recorded.id} does not show {signature or 'any failure'} any more ({seen or 'it passes'})")
-    return found[0]
+    return fails[0]
 
 
 class _Maker:
@@ -184,12 +184,12 @@ class _Maker:
             TemporaryDirectory(prefix="harness-repro-") as folder,
             FileRunner(self._request, time_limit_s=CANDIDATE_LIMIT_S) as runner,
         ):
-            found = self._failing_program(launch, returned, runner, Path(folder))
-            if found is None:
+            failing = self._failing_program(launch, returned, runner, Path(folder))
+            if failing is None:
                 program = self._program(launch, returned, exact=True)
                 lost = f", without {', '.join(launch.exact_missing)}" if launch.exact_missing else ""
                 return self._confirmed(Form.KERNEL, program.text, [f"the launch alone does not show it{lost}"])
-            program, examined = found
+            program, examined = failing
             # A smaller kernel needs other registers and less shared memory: it would not show a limit of the GPU.
             if self._subject.traits.proof is not Proof.GPU_LIMIT:
                 program = self._reduced(program, examined, runner, Path(folder), returned)
@@ -267,8 +267,8 @@ class _Maker:
         truths = self._truths(returned)
         if not truths:
             return ""
-        values = ", ".join(f"{name!r}: {one.expression}" for name, one in truths.items())
-        figures = {name: (one.whole, one.row) for name, one in truths.items()}
+        values = ", ".join(f"{name!r}: {truth.expression}" for name, truth in truths.items())
+        figures = {name: (truth.whole, truth.row) for name, truth in truths.items()}
         return f"\n\ndef truth():\n    return {{{values}}}\n\n\nTOLERANCE = {figures}\n"
 
     # --- confirmation ---

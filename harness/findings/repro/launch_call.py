@@ -36,12 +36,12 @@ class LaunchSnapshot:
     def completed(self, results: Mapping[str, torch.Tensor]) -> LaunchRecord:
         """Return the record with an expression for each result that lies in one of its arguments."""
         by_storage = {tensor.untyped_storage().data_ptr(): name for name, tensor in self.tensors.items()}
-        found: dict[str, str] = {}
+        views: dict[str, str] = {}
         for name, value in results.items():
             held = by_storage.get(value.untyped_storage().data_ptr())
             if held is not None and value.numel():
-                found[name] = view_of(held, self.tensors[held], value)
-        return replace(self.record, results=found)
+                views[name] = view_of(held, self.tensors[held], value)
+        return replace(self.record, results=views)
 
 
 def snapshot(request: LaunchRequest) -> LaunchSnapshot:
@@ -60,8 +60,8 @@ def _snapshot(request: LaunchRequest) -> LaunchSnapshot:
         for path, value in request.source.constants.items()
         if isinstance(path, tuple) and len(path) == 1
     }
-    given = dict(zip(function.arg_names, request.arguments, strict=False)) | constants
-    texts = [f"{name}={arguments.text(name, value)}" for name, value in given.items()]
+    bound = dict(zip(function.arg_names, request.arguments, strict=False)) | constants
+    texts = [f"{name}={arguments.text(name, value)}" for name, value in bound.items()]
     drawn, exact = Writing(exact=False), Writing(exact=True)
     for writing in (drawn, exact):
         write(arguments.tensors, writing)
@@ -104,7 +104,7 @@ class _Arguments:
             case tl.constexpr():
                 return self.text(name, value.value)
             case tl.dtype():
-                return f"tl.{next(one for one, known in vars(tl).items() if known is value or known == value)}"
+                return f"tl.{next(dtype for dtype, known in vars(tl).items() if known is value or known == value)}"
             case tuple() | list():
                 parts = [self.text(f"{name}_{number}", part) for number, part in enumerate(value)]
                 return f"({', '.join(parts)}{',' if len(parts) == 1 else ''})"
@@ -133,5 +133,5 @@ class _Arguments:
 
 
 def _options(metadata: Any) -> list[str]:
-    found = {name: getattr(metadata, name, usual) for name, usual in USUAL_OPTIONS.items()}
-    return [f"{name}={value!r}" for name, value in found.items() if value != USUAL_OPTIONS[name]]
+    options = {name: getattr(metadata, name, usual) for name, usual in USUAL_OPTIONS.items()}
+    return [f"{name}={value!r}" for name, value in options.items() if value != USUAL_OPTIONS[name]]

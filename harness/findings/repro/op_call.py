@@ -48,8 +48,10 @@ class OpResults:
     def of(cls, outputs: Mapping[str, torch.Tensor]) -> Self:
         """Return the shapes and types of these outputs."""
         return cls(
-            outputs={name: torch.empty(one.shape, dtype=one.dtype, device="meta") for name, one in outputs.items()},
-            differentiable=tuple(name for name, one in outputs.items() if one.requires_grad),
+            outputs={
+                name: torch.empty(output.shape, dtype=output.dtype, device="meta") for name, output in outputs.items()
+            },
+            differentiable=tuple(name for name, output in outputs.items() if output.requires_grad),
         )
 
 
@@ -117,28 +119,28 @@ class _Run:
 
     def statements(self) -> list[str]:
         """Return the statements: inputs, forward, cotangents, backward, results."""
-        inputs = {given: value for given, value in make_inputs(self.op, self.case).items() if value is not None}
-        variables = {given: given if given not in TAKEN else self.names.new(given) for given in inputs}
-        recipes = {variables[given]: text for given in inputs if (text := _recipe(self, given, inputs[given]))}
-        write({variables[given]: value for given, value in inputs.items()}, self.writing, recipes)
-        for given, value in inputs.items():
+        inputs = {name: value for name, value in make_inputs(self.op, self.case).items() if value is not None}
+        variables = {name: name if name not in TAKEN else self.names.new(name) for name in inputs}
+        recipes = {variables[name]: text for name in inputs if (text := _recipe(self, name, inputs[name]))}
+        write({variables[name]: value for name, value in inputs.items()}, self.writing, recipes)
+        for name, value in inputs.items():
             if value.requires_grad:
-                _require_grad(variables[given], self.writing.lines)
+                _require_grad(variables[name], self.writing.lines)
         leaves = {name: variables[name] for name in self.op.wanted_gradients(self.case)}
-        made = list(self.writing.lines)
+        input_lines = list(self.writing.lines)
         call = self._call(self.op.call, self.name, variables)
         if self.seen.outputs is None:
-            return [*made, *self._in_mode(_guessed(call, list(leaves.values())))]
+            return [*input_lines, *self._in_mode(_guessed(call, list(leaves.values())))]
         defined = self._call(self.op.reference, self.reference, variables) if self.reference else ""
         outputs = {output: self.names.new(output) for output in self.seen.outputs}
         returned = dict(outputs)
         body = self._in_mode(_received(call, defined, outputs))
-        self.forward[:] = [*made, *body, _return(returned)]
+        self.forward[:] = [*input_lines, *body, _return(returned)]
         if leaves and self.seen.differentiable:
-            gradients = {f"d:{given}": self.names.new(f"d{leaf}") for given, leaf in leaves.items()}
+            gradients = {f"d:{leaf_name}": self.names.new(f"d{leaf}") for leaf_name, leaf in leaves.items()}
             body += self._backward(outputs, list(leaves.values()), list(gradients.values()))
             returned |= gradients
-        return [*made, *body, _return(returned)]
+        return [*input_lines, *body, _return(returned)]
 
     def _backward(self, outputs: Mapping[str, str], leaves: list[str], gradients: list[str]) -> list[str]:
         assert self.seen.outputs is not None, "called only if the op returned"
@@ -150,9 +152,9 @@ class _Run:
         began = len(self.writing.lines)
         write({variable: cotangents[output] for output, variable in variables.items()}, self.writing, texts)
         sources = _one_or_all([outputs[output] for output in variables])
-        given = f"{sources}, {_one_or_all(leaves)}, {_one_or_all(list(variables.values()))}, allow_unused=True"
+        arguments = f"{sources}, {_one_or_all(leaves)}, {_one_or_all(list(variables.values()))}, allow_unused=True"
         target = f"({gradients[0]},)" if len(gradients) == 1 else ", ".join(gradients)
-        return [*self.writing.lines[began:], f"{target} = torch.autograd.grad({given})"]
+        return [*self.writing.lines[began:], f"{target} = torch.autograd.grad({arguments})"]
 
     def _in_mode(self, statements: list[str]) -> list[str]:
         """Return the statements in the case's mode of autograd."""
@@ -164,8 +166,8 @@ class _Run:
 
     def _call(self, function: Callable[..., Any], name: str, variables: Mapping[str, str]) -> str:
         inputs: dict[str, Any] = dict.fromkeys(self.op.inputs) | dict(variables)
-        given = arguments_for(function, inputs, self.op.settings(self.case))
-        texts = [f"{one}={value if one in variables else repr(value)}" for one, value in given.items()]
+        arguments = arguments_for(function, inputs, self.op.settings(self.case))
+        texts = [f"{keyword}={value if keyword in variables else repr(value)}" for keyword, value in arguments.items()]
         return f"{name}({', '.join(texts)})"
 
 
@@ -174,13 +176,13 @@ def _received(call: str, defined: str, outputs: Mapping[str, str]) -> list[str]:
     if not outputs:  # the op asserts by itself
         return [call]
     receiver = outputs["y"] if list(outputs) == ["y"] else "outputs"
-    made = [f"{receiver} = {call}"]
+    lines = [f"{receiver} = {call}"]
     if defined:
-        made = ["if exact:", f"    {receiver} = {defined}", "else:", f"    {receiver} = {call}"]
+        lines = ["if exact:", f"    {receiver} = {defined}", "else:", f"    {receiver} = {call}"]
     if receiver != "outputs":
-        return made
+        return lines
     places = ", ".join(f"outputs[{output.removeprefix('y')}]" for output in outputs)
-    return [*made, f"{', '.join(outputs.values())} = {places}"]
+    return [*lines, f"{', '.join(outputs.values())} = {places}"]
 
 
 def _return(variables: Mapping[str, str]) -> str:
@@ -192,12 +194,12 @@ def _guessed(call: str, leaves: list[str]) -> list[str]:
     """Return forward, and backward with ones: the call raised, so its outputs are unknown."""
     if not leaves:
         return [call, "return {}"]
-    given = f"wide, {_one_or_all(leaves)}, [torch.ones_like(one) for one in wide], allow_unused=True"
+    arguments = f"wide, {_one_or_all(leaves)}, [torch.ones_like(one) for one in wide], allow_unused=True"
     return [
         f"outputs = {call}",
         "outputs = (outputs,) if isinstance(outputs, torch.Tensor) else outputs",
         "wide = [one for one in outputs if one is not None and one.requires_grad]",
-        f"torch.autograd.grad({given})",
+        f"torch.autograd.grad({arguments})",
         "return {}",
     ]
 

@@ -95,7 +95,7 @@ def entry(
     parameters = 'device="cuda", exact=False' if exact else 'device="cuda"'
     wrong = tuple(mismatches) if subject.traits.proof is Proof.STRUCTURE else ()
     # A cotangent has the shape of a wrong output, and would not fit the right one.
-    is_forward = any(not one.name.startswith("d:") for one in wrong)
+    is_forward = any(not place.name.startswith("d:") for place in wrong)
     statements = call.forward if is_forward and call.forward else call.statements
     blocks = [*call.preamble.blocks, _run(parameters, statements, _config_note(subject))]
     if exact:
@@ -121,8 +121,8 @@ def kernel(
 ) -> ReproProgram:
     """Return the program of one launch; `returned` are expressions of the results by name."""
     results = ", ".join(f'"{name}": {expression}' for name, expression in returned.items())
-    made = launch.exact if exact else launch.drawn
-    statements = (*made, launch.call, f"return {{{results}}}")
+    setup = launch.exact if exact else launch.drawn
+    statements = (*setup, launch.call, f"return {{{results}}}")
     blocks = [*launch.preamble.blocks, _run('device="cuda"', statements, "")]
     main = _main(subject, truths, of_library=False)
     if truths:
@@ -308,29 +308,29 @@ _HANGING = f"""    faulthandler.dump_traceback_later({HANG_LIMIT_S}, exit=True) 
 def _judge_arguments(subject: ReproducedFailure, *, of_library: bool) -> list[str]:
     """Return the arguments of `harness.repro_runtime.judge`."""
     case = subject.case
-    given = ["__file__", f'oracle="{subject.checked_by}"']
+    arguments = ["__file__", f'oracle="{subject.checked_by}"']
     if subject.kernel:
-        given.append(f'kernel="{subject.kernel}"')
-    given.append(f'device="{case.device.slug}"')
+        arguments.append(f'kernel="{subject.kernel}"')
+    arguments.append(f'device="{case.device.slug}"')
     if case.device.sm_count != catalogue.find(case.device.slug).sm_count:
-        given.append(f"sm_count={case.device.sm_count}")
+        arguments.append(f"sm_count={case.device.sm_count}")
     configs = {name: number for name, number in case.configs.items() if number}
     if configs and of_library:
-        given.append(f"configs={configs}".replace("'", '"'))
+        arguments.append(f"configs={configs}".replace("'", '"'))
     for name, value, usual in (
         ("lane_fill", case.lane_fill, LaneFill.ZERO),
         ("order", case.order, ProgramOrder.FORWARD),
         ("scale", case.scale, Scale.USUAL),
     ):
         if value is not usual:
-            given.append(f'{name}="{value}"')
+            arguments.append(f'{name}="{value}"')
     if case.context is not CallContext.MAIN and of_library:
-        given.append(f'context="{case.context}"')
+        arguments.append(f'context="{case.context}"')
     if case.environment and of_library:
-        given.append(f"environment={dict(case.environment)}".replace("'", '"'))
+        arguments.append(f"environment={dict(case.environment)}".replace("'", '"'))
     if case.seed and (case.order is ProgramOrder.SHUFFLED or subject.traits.proof is Proof.COMPARED_RUNS):
-        given.append(f"seed={case.seed}")
-    return given
+        arguments.append(f"seed={case.seed}")
+    return arguments
 
 
 # --- imports ---------------------------------------------------------------------------------------------------------

@@ -46,7 +46,7 @@ class RecordingEngine(VirtualEngine):
             record = CasePieces(
                 plain=call_record(op, case, recorder.outputs, defined=False),
                 defined=call_record(op, case, recorder.outputs, defined=True),
-                launches=tuple(one.completed(recorder.results) for one in self._snapshots),
+                launches=tuple(snapshot.completed(recorder.results) for snapshot in self._snapshots),
                 truths=recorder.truths,
             )
         file = record_path(Path(os.environ[BUILDS_VARIABLE]).parent, case)

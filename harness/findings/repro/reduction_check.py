@@ -25,10 +25,10 @@ class ShowsSameFailure:
         self._more = more
         self._whole = whole
         self._message = _message(whole, runner.request)
-        self._others = {fail.oracle for fail in whole.fails}
+        self._oracles = {fail.oracle for fail in whole.fails}
         self._shapes = _shapes(whole)
         self._grids = [launch.grid for launch in whole.run.launches]
-        self._made = made(source)
+        self._setup = made(source)
         self._digests: dict[str, str] | None = None
         self._known: dict[str, bool] = {}
 
@@ -39,19 +39,19 @@ class ShowsSameFailure:
     def __call__(self, text: str) -> bool:
         """Check each text once."""
         if text not in self._known:
-            self._known[text] = made(text) <= self._made and self._check(text)
+            self._known[text] = made(text) <= self._setup and self._check(text)
         return self._known[text]
 
     def _check(self, text: str) -> bool:
         self.tried += 1
-        found = self._runner.check(written(text + self._more, self._folder))
+        examined = self._runner.check(written(text + self._more, self._folder))
         return (
-            _message(found, self._runner.request) == self._message
-            and type(found.run.ending) is type(self._whole.run.ending)
-            and {fail.oracle for fail in found.fails} <= self._others
-            and [launch.grid for launch in found.run.launches] == self._grids
-            and _shapes(found) == self._shapes
-            and (self._digests is None or _digests(found) == self._digests)
+            _message(examined, self._runner.request) == self._message
+            and type(examined.run.ending) is type(self._whole.run.ending)
+            and {fail.oracle for fail in examined.fails} <= self._oracles
+            and [launch.grid for launch in examined.run.launches] == self._grids
+            and _shapes(examined) == self._shapes
+            and (self._digests is None or _digests(examined) == self._digests)
         )
 
 
@@ -70,8 +70,12 @@ def _making(statement: ast.stmt) -> list[ast.AST]:
     launch = statement.value
     if not isinstance(launch.func, ast.Subscript):
         return [statement]
-    given = [*launch.args, *(keyword.value for keyword in launch.keywords)]
-    return [one for one in given if any(isinstance(part, ast.Name) and part.id == "torch" for part in ast.walk(one))]
+    passed = [*launch.args, *(keyword.value for keyword in launch.keywords)]
+    return [
+        argument
+        for argument in passed
+        if any(isinstance(part, ast.Name) and part.id == "torch" for part in ast.walk(argument))
+    ]
 
 
 def written(text: str, folder: Path) -> Path:

@@ -196,23 +196,23 @@ def _besides(node: ast.AST) -> Iterator[tuple[ast.Call, ast.Attribute | None]]:
 
 def _bound(node: ast.stmt) -> set[str]:
     """Return the names that are bound anywhere inside."""
-    found: set[str] = set()
+    bound: set[str] = set()
     for part in ast.walk(node):
         match part:
             case ast.Name(id=name, ctx=ast.Store()) | ast.arg(arg=name) | ast.ExceptHandler(name=str(name)):
-                found.add(name)
+                bound.add(name)
             case ast.Import(names=names) | ast.ImportFrom(names=names):
-                found |= {alias.asname or alias.name.partition(".")[0] for alias in names}
+                bound |= {alias.asname or alias.name.partition(".")[0] for alias in names}
             case ast.FunctionDef(name=name) | ast.ClassDef(name=name) if part is not node:
-                found.add(name)
+                bound.add(name)
             case _:
                 pass
-    return found
+    return bound
 
 
 def _replaced(text: str, slices: list[tuple[ast.expr, str]]) -> str:
     lines = [line.encode() for line in text.splitlines(keepends=True)]
-    for node, new in sorted(slices, key=lambda one: (one[0].lineno, one[0].col_offset), reverse=True):
+    for node, new in sorted(slices, key=lambda edit: (edit[0].lineno, edit[0].col_offset), reverse=True):
         assert node.end_lineno is not None, "a parsed node knows where it ends"
         assert node.end_col_offset is not None
         after = lines[node.end_lineno - 1][node.end_col_offset :]
@@ -226,7 +226,7 @@ def _without_decorators(text: str, kept: Collection[str]) -> str:
     (node,) = ast.parse(text).body
     if not isinstance(node, ast.FunctionDef) or not node.decorator_list:
         return text
-    sources = [ast.get_source_segment(text, one) or "" for one in node.decorator_list]
+    sources = [ast.get_source_segment(text, decorator) or "" for decorator in node.decorator_list]
     before = "".join(f"@{source}\n" for source in sources if source.partition("(")[0] in kept)
     return before + "".join(text.splitlines(keepends=True)[node.lineno - 1 :])
 

@@ -60,7 +60,7 @@ def view_of(variable: str, of: torch.Tensor, other: torch.Tensor) -> str:
 
 def literal(tensor: torch.Tensor) -> str:
     """Return the elements as nested lists, each the shortest number that its type rounds to that element."""
-    texts = iter([_number(one, tensor.dtype) for one in tensor.detach().reshape(-1).tolist()])
+    texts = iter([_number(element, tensor.dtype) for element in tensor.detach().reshape(-1).tolist()])
 
     def nested(shape: tuple[int, ...]) -> str:
         return f"[{', '.join(nested(shape[1:]) for _ in range(shape[0]))}]" if shape else next(texts)
@@ -74,8 +74,8 @@ def _write_storage(
     name, first = next(iter(views.items()))
     whole = torch.empty(0, dtype=first.dtype).set_(first.untyped_storage())
     if len(views) == 1 and whole.numel() > FEW and not any(first.stride()) and first.numel() > 1:
-        one = _call("tensor", literal(first.reshape(-1)[0]), first, writing)
-        writing.lines.append(f"{name} = {one}.expand({tuple(first.shape)})")
+        scalar = _call("tensor", literal(first.reshape(-1)[0]), first, writing)
+        writing.lines.append(f"{name} = {scalar}.expand({tuple(first.shape)})")
         writing.storages[address] = name
         return
     if _fills(first, whole):

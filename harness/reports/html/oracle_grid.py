@@ -63,14 +63,14 @@ def grid_of(verdicts: Mapping[VerdictCell, int]) -> OracleGrid:
     for (op, device, oracle, outcome), count in verdicts.items():
         counts[op, device, oracle][outcome] = count
     usual = [oracle.name for oracle in registry.ALL]
-    others = sorted({oracle for _, _, oracle in counts} - set(usual))
-    oracles = (*usual, *others)
+    unusual = sorted({oracle for _, _, oracle in counts} - set(usual))
+    oracles = (*usual, *unusual)
     ops, devices = sorted({op for op, _, _ in counts}), sorted({device for _, device, _ in counts})
 
     def row(op: str, device: str) -> OracleGridRow:
         here = [counts.get((op, device, oracle), {}) for oracle in oracles]
-        tried = max(sum(one.values()) for one in here)
-        return OracleGridRow(op=op, device=device, squares=tuple(_square(one, tried) for one in here))
+        tried = max(sum(outcomes.values()) for outcomes in here)
+        return OracleGridRow(op=op, device=device, squares=tuple(_square(outcomes, tried) for outcomes in here))
 
     return OracleGrid(oracles=oracles, rows=tuple(row(op, device) for op in ops for device in devices))
 

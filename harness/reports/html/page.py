@@ -70,15 +70,15 @@ class BugEntry:
         return self.bug.finding
 
 
-def page(contents: ReportContents, made: datetime) -> str:
-    """Return the page, which works from disk.  `made` is the time that it shows."""
+def page(contents: ReportContents, moment: datetime) -> str:
+    """Return the page, which works from disk.  `moment` is the time that it shows."""
     names = Numbers()
     rows = stages(contents)
     entries = tuple(_entry(bug, names) for bug in contents.bugs)
     script = files("harness.reports.html").joinpath("templates", SCRIPT).read_text(encoding="utf-8")
     return _environment().get_template(PAGE).render(
         contents=contents,
-        made=made.strftime("%Y-%m-%d %H:%M %Z").strip(),
+        made=moment.strftime("%Y-%m-%d %H:%M %Z").strip(),
         errors=contents.count(Severity.ERROR),
         warnings=contents.count(Severity.WARNING),
         count_text=count_text(contents.count(Severity.ERROR), contents.count(Severity.WARNING)),
@@ -133,8 +133,8 @@ def _commands(bug: ReportedBug) -> Iterator[tuple[str, str]]:
 
 def _second_runs(contents: ReportContents) -> tuple[tuple[SecondRun, str], ...]:
     """Return the kinds of second runs that any op got or could have got, each with its words."""
-    found = {kind for row in contents.together.op_checks for kind in row.second_runs}
-    return tuple((kind, second_run_words(kind)) for kind in SecondRun if kind in found)
+    kinds = {kind for row in contents.together.op_checks for kind in row.second_runs}
+    return tuple((kind, second_run_words(kind)) for kind in SecondRun if kind in kinds)
 
 
 def _environment() -> Environment:

@@ -104,7 +104,7 @@ def _area(op: str, spots: Mapping[PlanePoint, int], names: Numbers) -> str:
 
 
 def _axis(values: Collection[int], start: float, end: float, *, room: float) -> _Axis:
-    least, most = (log2(max(1, one)) for one in (min(values), max(values)))
+    least, most = (log2(max(1, value)) for value in (min(values), max(values)))
     edge = max(0.3, 0.05 * (most - least))
     return _Axis(least=least - edge, most=most + edge, start=start, end=end, values=tuple(sorted(values)), room=room)
 

@@ -51,25 +51,25 @@ class Drawing:
 
     def path(self, way: str, style: str, tip: str = "") -> None:
         """Draw an outline in SVG path notation."""
-        made = self._add("path", style, tip)
-        made.set("d", way)
+        path = self._add("path", style, tip)
+        path.set("d", way)
 
     def words(self, x: Number, y: Number, text: str, style: str = "", *, anchor: str = "start") -> None:
         """Draw a line of text whose start, middle or end is at the point."""
-        made = self._add("text", style, "", x=x, y=y)
-        made.set("text-anchor", anchor)
-        made.text = text
+        line = self._add("text", style, "", x=x, y=y)
+        line.set("text-anchor", anchor)
+        line.text = text
 
     def __str__(self) -> str:
         return ET.tostring(self.root, encoding="unicode")
 
     def _add(self, tag: str, style: str, tip: str, **numbers: Number) -> ET.Element:
-        made = ET.SubElement(self.root, tag, {name: _number(value) for name, value in numbers.items()})
+        element = ET.SubElement(self.root, tag, {name: _number(value) for name, value in numbers.items()})
         if style:
-            made.set("class", style)
+            element.set("class", style)
         if tip:
-            ET.SubElement(made, "title").text = tip
-        return made
+            ET.SubElement(element, "title").text = tip
+        return element
 
 
 def _number(value: Number) -> str:
