@@ -36,9 +36,9 @@ def run(arguments: argparse.Namespace) -> ExitStatus:
             sources = Sources(roots=session.sources)
         for finding in replayed.same:
             show(screen, render(finding, sources))
-        if replayed.others:
+        if replayed.other_findings:
             screen.print(Text("other findings of this case:"))
-        for finding in replayed.others:
+        for finding in replayed.other_findings:
             show(screen, render(finding, sources))
         show(screen, Text(str(replayed)))
         is_failed |= bool(replayed.failures(fail_on))

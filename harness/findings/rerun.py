@@ -64,7 +64,7 @@ class Replayed:
         )
 
     @property
-    def others(self) -> tuple[Finding, ...]:
+    def other_findings(self) -> tuple[Finding, ...]:
         """The other failures of the case."""
         return tuple(finding for finding in self.findings if finding not in self.same)
 
@@ -82,7 +82,7 @@ class Replayed:
         """
         return (
             *(finding for finding in self.same if counts(finding, fail_on)),
-            *(finding for finding in self.others if counts(finding, Severity.ERROR)),
+            *(finding for finding in self.other_findings if counts(finding, Severity.ERROR)),
         )
 
     def __str__(self) -> str:
@@ -106,7 +106,7 @@ class Replayed:
 
     @property
     def _note_on_others(self) -> str:
-        count = len(self.others)
+        count = len(self.other_findings)
         return f"; the case has {counted(count, 'other finding')}" if count else ""
 
 

@@ -33,7 +33,7 @@ class Stored:
     """With the cases of all of them."""
     folder: Path
     versions: Mapping[str, str]
-    others: tuple[Path, ...] = ()
+    other_folders: tuple[Path, ...] = ()
     """Folders of findings with the same signature."""
 
 
@@ -159,5 +159,5 @@ def _merged(same: tuple[Stored, ...]) -> Stored:
         finding=replace(
             first.finding, cases=tuple(cases.values()), sightings=sightings, symptoms=tuple(symptoms.values())
         ),
-        others=tuple(bug.folder for bug in rest),
+        other_folders=tuple(bug.folder for bug in rest),
     )

@@ -57,11 +57,11 @@ class Axis:
         """Return True if the number is on the axis."""
         return size in self.choices if self.choices else self.low <= size <= self.high
 
-    def adjacent(self, one: int, other: int) -> bool:
+    def adjacent(self, number: int, other: int) -> bool:
         """Return True if no number of the axis is between the two."""
         if self.choices:
-            return not any(min(one, other) < size < max(one, other) for size in self.choices)
-        return abs(one - other) <= 1
+            return not any(min(number, other) < size < max(number, other) for size in self.choices)
+        return abs(number - other) <= 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -55,7 +55,7 @@ class ReportedBug:
 
     finding: Finding
     versions: Mapping[str, str] = field(default_factory=dict[str, str])
-    others: int = 0
+    other_folders: int = 0
     """Folders of findings with the same signature."""
     link: str = ""
     """The link of the known issue; empty for a new bug."""
@@ -200,7 +200,7 @@ def _campaigns(paths: Iterable[Path], damaged: list[str]) -> tuple[ReportedCampa
 
 
 def _stored(bug: store.Stored, damaged: list[str]) -> ReportedBug:
-    return _bug(bug.finding, bug.versions, bug.folder, len(bug.others), damaged)
+    return _bug(bug.finding, bug.versions, bug.folder, len(bug.other_folders), damaged)
 
 
 def _single(document: FindingDocument, folder: Path, damaged: list[str]) -> ReportedBug:
@@ -216,7 +216,9 @@ def _reported(finding: Finding, report: CampaignReport, folder: Path, damaged: l
     return _bug(finding, report.versions, folder, 0, damaged)
 
 
-def _bug(finding: Finding, versions: Mapping[str, str], folder: Path, others: int, damaged: list[str]) -> ReportedBug:
+def _bug(
+    finding: Finding, versions: Mapping[str, str], folder: Path, other_folders: int, damaged: list[str]
+) -> ReportedBug:
     region, bisections = None, ()
     try:
         region = record.load(folder)
@@ -226,7 +228,7 @@ def _bug(finding: Finding, versions: Mapping[str, str], folder: Path, others: in
     return ReportedBug(
         finding=finding,
         versions=versions,
-        others=others,
+        other_folders=other_folders,
         region=region,
         files=tuple(_attached(folder, damaged)),
         bisections=bisections,

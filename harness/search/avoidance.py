@@ -68,7 +68,7 @@ class _UsedRule:
 
     rule: FailureRule
     """As it was last: its bounds may move."""
-    others: int = 0
+    chosen_since: int = 0
     """Cases of the op that were chosen since one that meets it."""
     dropped: int = 0
 
@@ -130,12 +130,12 @@ class Avoidance:
         met = next((used_rule for used_rule in used if used_rule.rule.holds(at)), None)
         if met is None:
             for used_rule in used:
-                used_rule.others += 1
+                used_rule.chosen_since += 1
             return False
-        if met.others < (KEEP_ONE_IN - 1) * len(rules):
+        if met.chosen_since < (KEEP_ONE_IN - 1) * len(rules):
             met.dropped += 1
             return True
-        met.others = 0
+        met.chosen_since = 0
         return False
 
     def is_set_aside(self, op: Op, device: str, last_batch: int) -> bool:

@@ -32,33 +32,35 @@ STORE = HARNESS_FOLDER / "corpus" / "findings"
 """Apart from the findings of `harness fuzz`, which may have the same ids and more cases."""
 
 
-def run(given: argparse.Namespace) -> ExitStatus:
+def run(arguments: argparse.Namespace) -> ExitStatus:
     """Look for each bug in its last bad release, then in the first fixed one, and print the results."""
-    bugs = choose(read(given.bugs), tuple(given.ids))
-    path = json_path(given.json)
+    bugs = choose(read(arguments.bugs), tuple(arguments.ids))
+    path = json_path(arguments.json)
     kept = results.load(path) if path else results.CorpusResults()
     budget = SearchBudget(
-        cases=given.cases,
-        seconds=60 * given.minutes,
-        processes=given.processes or len(os.sched_getaffinity(0)),
-        seed=given.seed,
-        time_limit_s=given.time_limit,
-        engine=parse_engine(given.engine).factory,
+        cases=arguments.cases,
+        seconds=60 * arguments.minutes,
+        processes=arguments.processes or len(os.sched_getaffinity(0)),
+        seed=arguments.seed,
+        time_limit_s=arguments.time_limit,
+        engine=parse_engine(arguments.engine).factory,
     )
     use_hypothesis_folder()
     records: list[BugRecord] = []
     with Interrupts() as interrupts:
         progress = ProgressLine(PROGRESS_EVERY_S, interrupts)
         for bug in bugs:
-            record = None if given.ids else kept.of(bug, budget)
+            record = None if arguments.ids else kept.of(bug, budget)
             if record is None:
-                record = search_for_bug(bug, budget, given.settings, progress, _store)
+                record = search_for_bug(bug, budget, arguments.settings, progress, _store)
                 kept = kept.plus(record)
                 if path:
                     files.write(kept, path)
             records.append(record)
     conditions = ", ".join(f"{name} {version}" for name, version in versions().items())
-    limits = f"seed {given.seed}, up to {counted(given.cases, 'case')} or {given.minutes:g} minutes a release"
+    limits = (
+        f"seed {arguments.seed}, up to {counted(arguments.cases, 'case')} or {arguments.minutes:g} minutes a release"
+    )
     print_lines([f"{conditions}; {limits}\n", *results.lines(records)])
     return _status(records)
 
@@ -110,11 +112,11 @@ def _store(finding: Finding) -> None:
 
 def main(arguments: Sequence[str]) -> int:
     return run_module(
-        sys.modules[__name__],
+        sys.modules[__name__],  # pyright: ignore[reportArgumentType] - a module as a protocol
         "python -m studies.corpus",
         "Find historical bugs again, and none in fixed releases.",
         arguments,
-    )  # pyright: ignore[reportArgumentType] - a module as a protocol
+    )
 
 
 if __name__ == "__main__":

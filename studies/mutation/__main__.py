@@ -50,26 +50,26 @@ SURVEYED = 24
 PROGRESS_EVERY_S = 10.0
 
 
-def run(given: argparse.Namespace) -> ExitStatus:
+def run(arguments: argparse.Namespace) -> ExitStatus:
     """Try mutants of the kernels that the ops execute, and print their fates."""
-    options = _options(given)
+    options = _options(arguments)
     sources = (
-        (given.known,)
-        if given.known
+        (arguments.known,)
+        if arguments.known
         else equivalent_mutants.files_for(located(suite, options.project) for suite in options.suites)
     )
     known = tuple(argument for source in sources for argument in equivalent_mutants.read(source))
-    path = json_path(given.json)
+    path = json_path(arguments.json)
     if not options.libraries:
         raise UsageError("python -m studies.mutation changes the sources of a library: name it by --with")
-    dtypes = tuple(map(DType, given.dtype))
-    store = _ResultStore(path, _setting(options, dtypes, given.seconds))
+    dtypes = tuple(map(DType, arguments.dtype))
+    store = _ResultStore(path, _setting(options, dtypes, arguments.seconds))
     use_hypothesis_folder()
-    with Interrupts() as interrupts, _setup(options, given.seconds) as setup:
+    with Interrupts() as interrupts, _setup(options, arguments.seconds) as setup:
         progress = ProgressLine(PROGRESS_EVERY_S, interrupts)
         executed = jobs(setup, SURVEYED, lambda run: progress(f"what is executed: {run.case}"))
-        mutants = _made_by(executed, frozenset(map(Operator, given.operator)) or USUAL, given.mutant)
-        sample = _chosen(mutants, given.mutant)[: given.limit]
+        mutants = _made_by(executed, frozenset(map(Operator, arguments.operator)) or USUAL, arguments.mutant)
+        sample = _chosen(mutants, arguments.mutant)[: arguments.limit]
         is_finished = _attempt(setup, sample, store, len(mutants))
     ids = {job.mutant.id for job in sample}
     outcomes = score.with_explanations([outcome for outcome in store.outcomes if outcome.mutant.id in ids], known)
@@ -79,7 +79,7 @@ def run(given: argparse.Namespace) -> ExitStatus:
         return ExitStatus.INTERRUPTED
     if share is None:
         return ExitStatus.NOTHING_CHECKED
-    return ExitStatus.CLEAN if share >= given.at_least / 100 else ExitStatus.FINDINGS
+    return ExitStatus.CLEAN if share >= arguments.at_least / 100 else ExitStatus.FINDINGS
 
 
 def add_options(parser: Parser) -> None:
@@ -155,13 +155,13 @@ def _attempt(setup: MutationSetup, sample: tuple[Job, ...], store: "_ResultStore
     return True
 
 
-def _options(given: argparse.Namespace) -> Options:
-    plan = plan_of(given, device=DEVICE)
-    options = options_of(plan, given.settings, project_of(Path.cwd()))
+def _options(arguments: argparse.Namespace) -> Options:
+    plan = plan_of(arguments, device=DEVICE)
+    options = options_of(plan, arguments.settings, project_of(Path.cwd()))
     return replace(
         options,
-        ops=_with_dtypes(options.ops, tuple(map(DType, given.dtype))),
-        processes=given.processes or len(os.sched_getaffinity(0)),
+        ops=_with_dtypes(options.ops, tuple(map(DType, arguments.dtype))),
+        processes=arguments.processes or len(os.sched_getaffinity(0)),
     )
 
 
@@ -241,11 +241,11 @@ class _ResultStore:
 
 def main(arguments: Sequence[str]) -> int:
     return run_module(
-        sys.modules[__name__],
+        sys.modules[__name__],  # pyright: ignore[reportArgumentType] - a module as a protocol
         "python -m studies.mutation",
         "Measure how many mutants of correct kernels are noticed.",
         arguments,
-    )  # pyright: ignore[reportArgumentType] - a module as a protocol
+    )
 
 
 if __name__ == "__main__":

@@ -93,7 +93,7 @@ def test_a_rerun_says_what_became_of_the_recorded_failure(
 def test_a_symptom_alone_is_the_recorded_failure_again() -> None:
     result = replayed(SHOWING, BOUNDS)
     with_symptom = replace(result, recorded=replace(result.recorded, symptoms=(OVERLAP,)))
-    assert (with_symptom.status, with_symptom.others) == (AGAIN, ())
+    assert (with_symptom.status, with_symptom.other_findings) == (AGAIN, ())
     assert str(with_symptom).endswith(f"fails again as {OVERLAP} (recorded: {BOUNDS})")
 
 

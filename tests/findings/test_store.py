@@ -45,7 +45,7 @@ def test_a_stored_finding_is_read_back_whole(tmp_path: Path) -> None:
     (place,) = kept([replace(REPEATED, cases=(CASE, with_dims(T=9)))], tmp_path)
     (bug,) = load(tmp_path).bugs
     assert bug.finding == replace(REPEATED, cases=(CASE, with_dims(T=9)))
-    assert (bug.folder, bug.versions, bug.others) == (place, VERSIONS, ())
+    assert (bug.folder, bug.versions, bug.other_folders) == (place, VERSIONS, ())
 
 
 def test_a_finding_of_a_hardware_gpu_is_replayed_there(tmp_path: Path) -> None:
@@ -80,7 +80,7 @@ def test_folders_of_two_machines_merge_by_copying(tmp_path: Path) -> None:
     kept([larger, other], tmp_path / "there")
     shutil.copytree(tmp_path / "there", tmp_path / "here", dirs_exist_ok=True)
     merged = load(tmp_path / "here")
-    assert [(bug.finding.fail.oracle, bug.finding.case, len(bug.others)) for bug in merged.bugs] == [
+    assert [(bug.finding.fail.oracle, bug.finding.case, len(bug.other_folders)) for bug in merged.bugs] == [
         ("bounds", CASE, 0),
         ("write-overlap", CASE, 1),
     ]

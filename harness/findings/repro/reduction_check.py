@@ -28,7 +28,7 @@ class ShowsSameFailure:
         self._oracles = {fail.oracle for fail in whole.fails}
         self._shapes = _shapes(whole)
         self._grids = [launch.grid for launch in whole.run.launches]
-        self._setup = made(source)
+        self._setup = argument_code(source)
         self._digests: dict[str, str] | None = None
         self._known: dict[str, bool] = {}
 
@@ -39,7 +39,7 @@ class ShowsSameFailure:
     def __call__(self, text: str) -> bool:
         """Check each text once."""
         if text not in self._known:
-            self._known[text] = made(text) <= self._setup and self._check(text)
+            self._known[text] = argument_code(text) <= self._setup and self._check(text)
         return self._known[text]
 
     def _check(self, text: str) -> bool:
@@ -55,7 +55,7 @@ class ShowsSameFailure:
         )
 
 
-def made(text: str) -> frozenset[str]:
+def argument_code(text: str) -> frozenset[str]:
     """Return the code with which `run` makes arguments: statements before the launch, and torch calls inside it."""
     functions = (node for node in ast.parse(text).body if isinstance(node, ast.FunctionDef))
     body = next((node.body for node in functions if node.name == "run"), [])

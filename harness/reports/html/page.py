@@ -191,8 +191,11 @@ def _first_pictures(finding: Finding) -> Iterator[Picture]:
 
 
 def _origin(bug: ReportedBug) -> Iterator[tuple[str, str]]:
-    if bug.others:
-        yield "also kept", f"{bug.others} more {'folder' if bug.others == 1 else 'folders'} with this signature"
+    if bug.other_folders:
+        yield (
+            "also kept",
+            f"{bug.other_folders} more {'folder' if bug.other_folders == 1 else 'folders'} with this signature",
+        )
     for bisection in bug.bisections:
         yield "bisected", bisection.conclusion
     if bug.versions:

@@ -16,7 +16,7 @@ from harness.execution.poison import PATTERNS
 from harness.findings.repro.code_layout import COLUMNS, joined, laid_out, retouched
 from harness.findings.repro.op_call import OpResults, call_record
 from harness.findings.repro.program_writer import ReproProgram, inner_imports
-from harness.findings.repro.reduction_check import made
+from harness.findings.repro.reduction_check import argument_code
 from harness.findings.repro.sources import Definitions
 from harness.findings.repro.tensors import Writing, write
 from harness.model.case import Case, DType, GradMode, Layout, ValueDistribution
@@ -211,4 +211,4 @@ def run(device="cuda"):
     ],
 )
 def test_a_reduction_may_drop_arguments_but_not_change_them(old: str, new: str, is_faithful: bool) -> None:  # noqa: FBT001 - a column
-    assert (made(PROGRAM.replace(old, new)) <= made(PROGRAM)) is is_faithful
+    assert (argument_code(PROGRAM.replace(old, new)) <= argument_code(PROGRAM)) is is_faithful
