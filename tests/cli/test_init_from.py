@@ -97,7 +97,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
     made.write("rows/__init__.py", "")
     made.write("rows/scale.py", ROWS)
     made.write("tests/test_scale.py", TESTS)
-    done = made.harness(
+    done = made.process(
         "run", "--json", "report.json", "--", "python", "-m", "pytest", "-q", "-p", "no:cacheprovider", "tests"
     )
     assert "8 passed" in done.out, done.out + done.err
