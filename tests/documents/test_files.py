@@ -100,6 +100,7 @@ FOREIGN = "not a document of the harness: expected an object whose `kind` is reg
         ('{"kind": "finding", "schema_version": 2}', "a document of kind 'finding'; expected region"),
         ('{"kind": ["region"], "schema_version": 2}', "a document of kind ['region']; expected region"),
         ('{"format": ["kernel-harness-region/1"]}', FOREIGN),
+        ('{"kind": "region", "schema_version": 1}', "its schema_version is 1, and this release reads 2"),
         ('{"kind": "region", "schema_version": 3}', "its schema_version is 3, and this release reads 2"),
         ('{"kind": "region", "schema_version": "2"}', "its schema_version is '2', and this release reads 2"),
         ('{"kind": "region", "schema_version": 2}', "region: missing"),

@@ -68,6 +68,12 @@ def test_a_figure_that_grew_is_named_with_both_values(project: Project) -> None:
     assert f"    copy_kernel 8 -> {registers} (num_warps: 4, num_stages: 3) on h200" in list(change_lines(found))
 
 
+def test_figures_of_a_build_that_failed_before_are_not_compared(project: Project) -> None:
+    now = matrix_of(project)
+    before = otherwise(now, "copy_kernel", failure="ptxas failed", registers_per_thread=8)
+    assert Figure.REGISTERS not in {change.figure for change in changes(before, now).changed}
+
+
 def test_a_config_that_no_longer_fits_is_worse_with_its_reason(project: Project) -> None:
     now = otherwise(matrix_of(project), "copy_kernel", shared_bytes=300_000)
     found = changes(matrix_of(project), now)

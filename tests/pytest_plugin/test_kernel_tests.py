@@ -6,6 +6,7 @@ import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -229,7 +230,9 @@ def test_names_of_the_package_are_imported_on_use() -> None:
 
 
 def test_an_unknown_argument_is_named() -> None:
-    @harness.kernel_test(dims={}, inputs={}, refuse=("ValueError",))
+    misspelt: Any = {"refuse": ("ValueError",)}
+
+    @harness.kernel_test(dims={}, inputs={}, **misspelt)
     def test_nothing() -> None: ...
 
     with pytest.raises(SuiteError, match="has an unknown argument 'refuse': did you mean refuses"):

@@ -190,3 +190,9 @@ def test_a_log_gets_a_line_every_few_seconds_at_most() -> None:
         for cases in range(1000):
             progress.tick(CampaignStatistics(cases=cases, seconds=1.0), CASE)
     assert len(log.getvalue().splitlines()) <= 2
+
+
+@pytest.mark.parametrize(("sightings", "line"), [(1, ""), (2, "  seen           in 2 cases of the search")])
+def test_a_finding_of_several_cases_says_in_how_many(sightings: int, line: str) -> None:
+    text = render(replace(FINDING, sightings=sightings), Sources()).plain
+    assert [row for row in text.splitlines() if row.lstrip().startswith("seen ")] == ([line] if line else [])

@@ -33,8 +33,9 @@ class Multiple(torch.autograd.Function):
         return _launched(x, factor, masks=masks)
 
     @staticmethod
-    def backward(ctx: Any, cotangent: Any) -> Any:
+    def backward(ctx: Any, *grad_outputs: Any) -> Any:
         """Return factor times the cotangent; a right kernel, whatever the forward pass did."""
+        (cotangent,) = grad_outputs
         return _launched(cotangent, ctx.factor, masks=True), None, None
 
 
