@@ -20,6 +20,7 @@ def shown(picture: Path) -> str:
 
 def test_the_tutorial_runs_every_command_but_the_installation() -> None:
     assert [command.split()[:2] for command in COMMANDS] == [
+        ["git", "init"],
         ["harness", "fuzz"],
         ["harness", "keep"],
         ["pytest", "suites/regressions"],
