@@ -16,3 +16,6 @@ os.environ.setdefault("TRITON_DEFAULT_FP_FUSION", "1")
 # A shell starts background jobs with SIGINT ignored, and child processes inherit that.  Tests of Ctrl-C need it.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+# `nohup` does the same with SIGHUP, which tests of a closed terminal need.
+if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
