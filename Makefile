@@ -34,7 +34,7 @@ $(VENV_39)/.stamp: pyproject.toml constraints/ci-triton-3.9.txt ci/setup.sh
 fuzz: setup ## find a real bug of a released library on an emulated Blackwell GPU
 	$(BIN)/python ci/demo.py $(ARGS)
 
-test: setup setup-3.9 ## the tests of every change, in 15 minutes: with Triton 3.6.0, and what depends on it with 3.9.0
+test: setup setup-3.9 ## the tests of every change: with Triton 3.6.0, and what depends on it with 3.9.0
 	$(BIN)/python -m pytest $(SPREAD) -m 'not nightly' $(ARGS)
 	$(VENV_39)/bin/python -m pytest $(SPREAD) -m 'both and not nightly' $(ARGS)$(PERHAPS_NONE)
 
@@ -49,7 +49,7 @@ test-browser: setup ## the report's page and the site in headless Chromium; skip
 	$(BIN)/python -m pytest -m browser tests/reports tests/test_site.py $(ARGS)
 
 test-gpu: ## the tests that need a GPU, with the `python3` that has torch and Triton for it (or PYTHON=...)
-	$(or $(PYTHON),python3) -m pytest -m gpu tests/engines/cuda $(ARGS)
+	$(or $(PYTHON),python3) -m pytest -m gpu tests/engines tests/compiling $(ARGS)
 
 lint: setup ## check format and lint, and report how the code reads: some seconds
 	$(BIN)/ruff format --check .

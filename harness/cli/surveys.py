@@ -44,6 +44,11 @@ class _Survey:
     conditions: str
     """The releases, cases and seed, in words."""
 
+    @property
+    def count(self) -> int:
+        """The number of cases of all ops and devices."""
+        return self.request.cases * len(self.request.pairs)
+
 
 class _TimeIsUp(Exception):
     """`--minutes` are over."""
@@ -58,7 +63,7 @@ def _cover(options: argparse.Namespace) -> ExitStatus:
     def show(run: Run) -> None:
         nonlocal finished
         finished += 1
-        progress(f"{finished} cases, last {run.case}")
+        progress(f"{finished} of {survey.count} cases, last {run.case}")
 
     with Session(survey.options) as session:
         measured = measure(survey.request, session.pool, show)
@@ -84,14 +89,14 @@ def _conform(options: argparse.Namespace) -> ExitStatus:
                 reruns.append((run, session.pool.submit(request_paired_run(run, run.case))))
             else:
                 compared.add(run)
-            progress(f"{compared.cases + len(reruns)} cases, last {run.case}")
+            progress(f"{compared.cases + len(reruns)} of {survey.count} cases, last {run.case}")
             if options.minutes is not None and time.monotonic() - started > 60 * options.minutes:
                 raise _TimeIsUp
 
         try:
             measure(survey.request, session.pool, add)
         except _TimeIsUp:
-            print_lines([f"the {counted(options.minutes, 'minute')} are over: not all cases were run\n"])
+            print_lines([f"the {options.minutes:g} minutes are over: not all cases were run\n"])
         for first, again in reruns:
             compared.add(first, again.result())
     print_lines([f"both GPUs with {survey.conditions}\n", *conformance.lines(compared)])

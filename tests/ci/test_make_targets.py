@@ -12,6 +12,7 @@ from tests.conftest import DEPENDENT
 
 TESTS = ROOT / "tests"
 MAKE = shutil.which("make") or "/usr/bin/make"
+GPU_MARK = "mark" + ".gpu"  # in two parts, so that this file has none
 SPREAD = ("-n", "2", "--dist", "loadfile")
 SELECTING = {"-m", "-k", "--ignore", "--ignore-glob", "--deselect", "--last-failed"}
 
@@ -56,3 +57,11 @@ def test_a_part_without_a_test_of_both_tritons_is_no_failure() -> None:
 
 def test_what_depends_on_triton_is_there() -> None:
     assert [path for path in DEPENDENT if not path.exists()] == []
+
+
+def test_make_test_gpu_reaches_every_test_that_needs_a_gpu() -> None:
+    (run,) = commands("test-gpu")
+    rooms = [ROOT / word for word in run if word.startswith("tests/")]
+    marked = [path for path in TESTS.rglob("test_*.py") if GPU_MARK in path.read_text(encoding="utf-8")]
+    assert marked
+    assert [path for path in marked if not any(path.is_relative_to(room) for room in rooms)] == []
