@@ -24,7 +24,7 @@ names() {
     "$root/.venv/bin/python" -c "import sys, zipfile; print(*sorted(zipfile.ZipFile(sys.argv[1]).namelist()), sep='\n')" "$1"
 }
 diff <(names "$wheel") <(names "$work"/again/*.whl)
-for part in harness_suites/fla/norm.py harness_templates/github-gate.yml harness/catalogue.toml; do
+for part in harness_suites/fla/norm.py harness/drafts/ci_templates/github-gate.yml harness/catalogue.toml; do
     grep -qx "$part" <<<"$(names "$wheel")" || { echo "the wheel lacks $part" >&2; exit 1; }
 done
 

@@ -19,8 +19,9 @@ SETTINGS = "pyproject.toml"
 TABLE = "kernel-harness"
 """The table of `tool` that holds the settings."""
 WORKFLOW = Path(".github", "workflows", "kernel-harness.yml")
+CI_TEMPLATES = Path(__file__).with_name("ci_templates")
+"""Files for CI systems, the only copy: `harness init` writes them."""
 GATE = "github-gate.yml"
-"""The template of the workflow, in the folder of templates for CI systems."""
 SKIPPED = re.compile(r"^(\.|_|build$|dist$|docs?$|node_modules$|site-packages$|suites$|tests?$|venv)")
 """Folders without kernels of the project's own."""
 MOST_SEARCHED = 5000
@@ -221,10 +222,7 @@ def _settings(root: Path, modules: Iterable[TestedModule]) -> PlannedFile:
 
 def _workflow(modules: Iterable[TestedModule]) -> str:
     """Return the gate for GitHub Actions; it names the library only if the suites import it."""
-    beside = Path(__file__).resolve().parents[2]
-    installed = beside / "harness_templates"
-    folder = installed if installed.is_dir() else beside / "ci" / "templates"
-    text = (folder / GATE).read_text(encoding="utf-8")
+    text = (CI_TEMPLATES / GATE).read_text(encoding="utf-8")
     if any(not module.beside for module in modules):
         return text
     lines = [line for line in text.splitlines() if not line.lstrip().startswith("LIBRARY:")]

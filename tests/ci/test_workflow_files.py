@@ -146,7 +146,7 @@ def test_each_night_runs_every_test() -> None:
 def test_the_files_that_the_package_is_checked_for_are_there() -> None:
     script = (ROOT / "ci" / "check_package.sh").read_text(encoding="utf-8")
     names = " ".join(re.findall(r"^for part in (.*); do$", script, re.MULTILINE))
-    folders = {"harness_suites": "suites", "harness_templates": "ci/templates"}
+    folders = {"harness_suites": "suites"}
     paths = [ROOT / folders.get(top, top) / rest for top, _, rest in (name.partition("/") for name in names.split())]
     assert paths
     assert [path for path in paths if not path.is_file()] == []

@@ -12,9 +12,10 @@ from typing import Any
 
 import yaml
 
+from harness.drafts.repository import CI_TEMPLATES
 from tests.cli.command_line import ROOT
 
-TEMPLATES = ROOT / "ci" / "templates"
+TEMPLATES = CI_TEMPLATES
 WORKFLOWS = ROOT / ".github" / "workflows"
 EXPRESSION = re.compile(r"\$\{\{\s*(.*?)\s*\}\}")
 LIMIT_S = 600.0
