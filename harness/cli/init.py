@@ -7,9 +7,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from harness.cli.command import ExitStatus, Parser
+from harness.cli.common_options import positive
 from harness.cli.finding_choice import locate, read_one_finding
 from harness.cli.output import print_lines
-from harness.drafts.repository import SUITES, InitPlan, PlannedFile, overwritten, plan, plan_from_test, write
+from harness.drafts.ci_files import CiSystem
+from harness.drafts.repository import SUITES, InitPlan, PlannedFile, overwritten, plan, plan_ci, plan_from_test, write
 from harness.drafts.seen_calls import FOLDER, load
 from harness.errors import UsageError
 from harness.suite_files import project_of
@@ -30,8 +32,12 @@ def run(options: argparse.Namespace) -> ExitStatus:
         raise UsageError("--from drafts the suite of a test: leave TARGET out")
     if options.output and not options.test:
         raise UsageError("-o names the suite of a test: add --from TEST")
+    if options.ci and (options.test or options.targets):
+        raise UsageError("--ci writes files of a CI system alone: leave TARGET and --from out")
+    if options.machines and not options.ci:
+        raise UsageError("--machines shares the searches of a CI system: add --ci SYSTEM")
     root = Path.cwd() if options.test else project_of(Path.cwd())
-    planned = _from_test(root, options) if options.test else plan(root, options.targets, has_workflow=options.workflow)
+    planned = _planned(root, options)
     existing = overwritten(planned)
     if existing and not options.force and not options.dry_run:
         names = ", ".join(map(str, existing))
@@ -43,6 +49,14 @@ def run(options: argparse.Namespace) -> ExitStatus:
         write(root, planned)
     print_lines(_summary(root, planned, is_dry=options.dry_run))
     return ExitStatus.CLEAN
+
+
+def _planned(root: Path, options: argparse.Namespace) -> InitPlan:
+    if options.test:
+        return _from_test(root, options)
+    if options.ci:
+        return plan_ci(root, CiSystem(options.ci), options.machines)
+    return plan(root, options.targets, has_workflow=options.workflow)
 
 
 def _from_test(root: Path, options: argparse.Namespace) -> InitPlan:
@@ -72,6 +86,8 @@ def _summary(root: Path, planned: InitPlan, *, is_dry: bool) -> Iterator[str]:
         calls = f" from {counted(planned.calls, 'call')}" if planned.calls else ""
         note = f": {file.note}" if file.note else ""
         yield f"{verb} {file.path}{here}{count}{calls}{note}"
+    if not planned.suites:
+        return
     libraries = "".join(f" --with {library}" for library in planned.libraries)
     yield f"next: harness fuzz {planned.suites[0][0].as_posix()}{libraries} --cases 30"
 
@@ -97,6 +113,8 @@ examples:
   harness run -- pytest tests/test_norm.py
   harness init --from tests/test_norm.py::test_rms_norm   what the test called
   harness init --from b8773cc1          the test of a finding
+  harness init --ci github              a gate for changes, a night on GPUs
+  harness init --ci slurm --machines 8  a night that eight GPUs share
 
 exit status: 0 the files are written; 2 usage error, and nothing is written
 """
@@ -115,6 +133,18 @@ exit status: 0 the files are written; 2 usage error, and nothing is written
         type=Path,
         metavar="FILE",
         help=f"the suite of --from (default: {SUITES}/NAME.py, by the name of the test)",
+    )
+    parser.add_argument(
+        "--ci",
+        choices=tuple(CiSystem),
+        metavar="SYSTEM",
+        help=f"write the files of a CI system alone: {', '.join(CiSystem)}",
+    )
+    parser.add_argument(
+        "--machines",
+        type=positive,
+        metavar="N",
+        help="with --ci: how many machines share a search on GPUs (default: as in the template)",
     )
     parser.add_argument("--dry-run", action="store_true", help="show the changes as a diff, and write nothing")
     parser.add_argument("--force", action="store_true", help="overwrite files that exist")

@@ -8,20 +8,18 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from harness.drafts.called_draft import draft_of_calls
+from harness.drafts.ci_files import FILES, GATE, WORKFLOW, CiSettings, CiSystem, is_shared, text_of
 from harness.drafts.seen_calls import SeenTest
 from harness.drafts.signatures import SourceFile, read_source
 from harness.drafts.suite_draft import TestedModule, draft_of
 from harness.drafts.suite_text import SuiteText
 from harness.errors import UsageError, store_error
+from harness.project_settings import read_project_settings
 
 SUITES = "suites"
 SETTINGS = "pyproject.toml"
 TABLE = "kernel-harness"
 """The table of `tool` that holds the settings."""
-WORKFLOW = Path(".github", "workflows", "kernel-harness.yml")
-CI_TEMPLATES = Path(__file__).with_name("ci_templates")
-"""Files for CI systems, the only copy: `harness init` writes them."""
-GATE = "github-gate.yml"
 SKIPPED = re.compile(r"^(\.|_|build$|dist$|docs?$|node_modules$|site-packages$|suites$|tests?$|venv)")
 """Folders without kernels of the project's own."""
 MOST_SEARCHED = 5000
@@ -75,7 +73,8 @@ def plan(root: Path, targets: Iterable[str], *, has_workflow: bool) -> InitPlan:
         planned.append(_planned(root, path, str(draft), note=_suite_note(draft)))
     planned.append(_settings(root, modules))
     if has_workflow:
-        planned.append(_planned(root, WORKFLOW, _workflow(modules)))
+        packaged = any(not module.beside for module in modules)
+        planned.append(_planned(root, WORKFLOW, text_of(GATE, CiSettings(has_library=packaged))))
     return InitPlan(files=tuple(planned), suites=tuple(suites))
 
 
@@ -90,6 +89,24 @@ def plan_from_test(root: Path, seen: SeenTest, output: Path | None) -> InitPlan:
     draft = draft_of_calls(seen, Path(seen.test.partition("::")[0]).resolve(), path)
     file = _planned(root, path, str(draft), note=_suite_note(draft))
     return InitPlan(files=(file,), suites=((path, draft),), calls=len(seen.calls), libraries=seen.libraries)
+
+
+def plan_ci(root: Path, system: CiSystem, machines: int | None) -> InitPlan:
+    """Plan the files of a CI system.  A search on GPUs is shared by as many machines as `machines` says.
+
+    Raises:
+        UsageError: no file of this system says by how many.
+    """
+    if machines is not None and not is_shared(system):
+        raise UsageError(f"--machines does not go with --ci {system}: its files say how many nodes there are")
+    project = read_project_settings(root)
+    settings = CiSettings(
+        has_library=str(root) in project.libraries or (not project.libraries and _is_package(root)),
+        devices=project.device,
+        machines=machines,
+    )
+    files = (_planned(root, file.path, text_of(file.template, settings), file.note) for file in FILES[system])
+    return InitPlan(files=tuple(files), suites=())
 
 
 def write(root: Path, planned: InitPlan) -> None:
@@ -220,10 +237,7 @@ def _settings(root: Path, modules: Iterable[TestedModule]) -> PlannedFile:
     )
 
 
-def _workflow(modules: Iterable[TestedModule]) -> str:
-    """Return the gate for GitHub Actions; it names the library only if the suites import it."""
-    text = (CI_TEMPLATES / GATE).read_text(encoding="utf-8")
-    if any(not module.beside for module in modules):
-        return text
-    lines = [line for line in text.splitlines() if not line.lstrip().startswith("LIBRARY:")]
-    return "\n".join(lines).replace(' --with "$LIBRARY"', "") + "\n"
+def _is_package(root: Path) -> bool:
+    """Return True if the repository can be installed."""
+    settings = _content(root / SETTINGS) or ""
+    return (root / "setup.py").is_file() or bool({"project", "build-system"} & tomllib.loads(settings).keys())

@@ -9,7 +9,16 @@ from harness import __version__
 from harness.documents import files
 from harness.documents.campaign import CampaignReport
 from tests.ci.small_repository import small_repository
-from tests.ci.workflow_shell import TEMPLATES, WORKFLOWS, Shell, ShellStep, buildkite_steps, document, github_steps
+from tests.ci.workflow_shell import (
+    TEMPLATES,
+    WORKFLOWS,
+    Shell,
+    ShellStep,
+    buildkite_steps,
+    document,
+    github_steps,
+    gitlab_steps,
+)
 from tests.cli.command_line import ROOT
 
 pytestmark = pytest.mark.slow
@@ -18,6 +27,7 @@ SMALL = {"ENGINE": "virtual", "CASES": "16", "HARNESS": "pip"}
 """No GPU, a short search (four cases on each of four devices), and nothing to download: pip is installed already."""
 GATE = TEMPLATES / "github-gate.yml"
 NIGHTLY, BUILDKITE = TEMPLATES / "github-nightly.yml", TEMPLATES / "buildkite.yml"
+GITLAB = TEMPLATES / "gitlab.yml"
 AGENT = """\
 #!/usr/bin/env bash
 case $1 in
@@ -109,6 +119,21 @@ def test_a_night_on_buildkite_merges_the_shards_of_its_agents(tmp_path: Path, nu
     assert agent.run(iter([merge])) == {merge.name: 2 if missing else 0}, agent.printed
     annotation = (artifacts / "annotation.md").read_text(encoding="utf-8")
     assert annotation.startswith("### kernel-harness: no findings")
+
+
+@pytest.mark.nightly
+def test_gitlab_gates_a_change_and_merges_a_night(tmp_path: Path) -> None:
+    repository = small_repository(tmp_path / "repository", correct=False)
+    runner = Shell(folder=repository, variables={**SMALL, "DEVICES": "b200", "CASES": "4"})
+    assert runner.run(gitlab_steps(GITLAB, "kernels")) == {"kernels": 1}, runner.printed
+    assert all((repository / name).is_file() for name in ("report.html", "junit.xml", "fuzz.json"))
+    for number in ("1", "2"):
+        pipeline = {"CI_PIPELINE_IID": "7", "CI_NODE_INDEX": number, "CI_NODE_TOTAL": "2", "GITLAB_CI": "true"}
+        runner = Shell(folder=repository, variables={**SMALL, **pipeline})
+        assert runner.run(gitlab_steps(GITLAB, "kernels-night")) == {"kernels-night": 0}, runner.printed
+    runner = Shell(folder=repository, variables={"HARNESS": "pip"})
+    assert runner.run(gitlab_steps(GITLAB, "kernels-report")) == {"kernels-report": 1}, runner.printed
+    assert "1 finding: 1 error" in (repository / "report.html").read_text(encoding="utf-8")
 
 
 @pytest.mark.nightly

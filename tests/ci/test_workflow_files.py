@@ -35,8 +35,11 @@ def test_workflows_are_valid_by_the_schema_of_github(path: Path) -> None:
     assert status == 0, text
 
 
-def test_the_pipeline_is_valid_by_the_schema_of_buildkite() -> None:
-    status, text = run("check-jsonschema", "--builtin-schema", "vendor.buildkite", str(TEMPLATES / "buildkite.yml"))
+@pytest.mark.parametrize(
+    ("schema", "name"), [("buildkite", "buildkite.yml"), ("gitlab-ci", "gitlab.yml")], ids=["buildkite", "gitlab"]
+)
+def test_pipelines_are_valid_by_the_schema_of_their_system(schema: str, name: str) -> None:
+    status, text = run("check-jsonschema", "--builtin-schema", f"vendor.{schema}", str(TEMPLATES / name))
     assert status == 0, text
 
 
@@ -63,6 +66,15 @@ def test_shellcheck_has_nothing_to_say_about_the_steps_of_workflows(path: Path) 
 def test_shellcheck_has_nothing_to_say_about_the_steps_of_buildkite() -> None:
     scripts = [step.script for step in buildkite_steps(TEMPLATES / "buildkite.yml")]
     assert [shellcheck(script) for script in scripts] == [(0, "")] * 2
+
+
+def test_shellcheck_has_nothing_to_say_about_the_jobs_of_gitlab() -> None:
+    jobs = [name for name, job in document(TEMPLATES / "gitlab.yml").items() if "script" in job]
+    scripts = ["\n".join(document(TEMPLATES / "gitlab.yml")[name]["script"]) for name in jobs]
+    assert (jobs, [shellcheck(script) for script in scripts]) == (
+        ["kernels", "kernels-night", "kernels-report"],
+        [(0, "")] * 3,
+    )
 
 
 @pytest.mark.parametrize("path", GITHUB, ids=lambda path: path.name)

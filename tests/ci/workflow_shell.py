@@ -12,7 +12,7 @@ from typing import Any
 
 import yaml
 
-from harness.drafts.repository import CI_TEMPLATES
+from harness.drafts.ci_files import CI_TEMPLATES
 from tests.cli.command_line import ROOT
 
 TEMPLATES = CI_TEMPLATES
@@ -67,6 +67,15 @@ def buildkite_steps(path: Path) -> Iterator[ShellStep]:
         assert not re.search(r"(?<!\$)\$(\$\$)*(?!\$)", script), "Buildkite would replace it"
         variables = {**pipeline["env"], **step.get("env", {})}
         yield ShellStep(name=step["label"], script=script.replace("$$", "$"), variables=variables)
+
+
+def gitlab_steps(path: Path, job: str) -> Iterator[ShellStep]:
+    """Yield the script of a job as one step, with those of the job that it extends."""
+    jobs = document(path)
+    extended, own = jobs[jobs[job]["extends"]], jobs[job]
+    variables = {**extended["variables"], **own.get("variables", {})}
+    assert all(isinstance(value, str) for value in variables.values())
+    yield ShellStep(name=job, script="\n".join((*extended["before_script"], *own["script"])), variables=variables)
 
 
 @dataclass(kw_only=True)

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# A Ray cluster inside one Slurm allocation, and a search on it:  sbatch ray-slurm.sh
+# A Ray cluster inside one Slurm allocation, and a search on it:  sbatch ci/ray-slurm.sh
 # `harness` and `ray` must be on PATH on all nodes, for example from a virtual environment on a shared file system.
-# Without Ray, a job array does the same with less: slurm-array.sh.
+# Without Ray, a job array does the same with less: harness init --ci slurm.
 #SBATCH --job-name=kernels
 #SBATCH --nodes=4
 #SBATCH --ntasks-per-node=1

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # A night on Slurm: a search on GPUs, divided among the tasks of an array.  Run it from the root of your repository:
 #
-#   night=$(sbatch --parsable slurm-array.sh)
-#   sbatch --dependency=afterany:"$night" --export=ALL,NIGHT="$night" slurm-merge.sh
+#   night=$(sbatch --parsable ci/slurm-array.sh)
+#   sbatch --dependency=afterany:"$night" --export=ALL,NIGHT="$night" ci/slurm-merge.sh
 #
 # `harness` must be on PATH there: a virtual environment on a file system that all nodes see, or a container.
 #SBATCH --job-name=kernels

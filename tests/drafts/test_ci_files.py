@@ -1,0 +1,96 @@
+"""The files of `harness init --ci` hold the settings of the repository, and stay valid."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from harness.cli import main
+from harness.drafts.ci_files import CI_TEMPLATES, DEVICES, FILES, SHARED_BY, CiSettings, CiSystem, text_of
+from harness.drafts.repository import WORKFLOW
+
+SETTINGS = """\
+[tool.kernel-harness]
+device = "h200"
+"""
+PACKAGE = """\
+[project]
+name = "rows"
+version = "1"
+"""
+
+
+@pytest.fixture
+def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    (tmp_path / ".git").mkdir()
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_every_template_belongs_to_a_system() -> None:
+    used = [file.template for files in FILES.values() for file in files]
+    assert sorted(used) == sorted(path.name for path in CI_TEMPLATES.iterdir())
+
+
+@pytest.mark.parametrize("system", CiSystem)
+def test_a_system_gets_its_templates_as_they_are(
+    repository: Path, system: CiSystem, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (repository / "pyproject.toml").write_text(PACKAGE, encoding="utf-8")
+    assert main(["init", "--ci", system]) == 0
+    printed = capsys.readouterr().out.splitlines()
+    assert printed == [f"wrote {file.path}: {file.note}" for file in FILES[system]]
+    for file in FILES[system]:
+        expected = (CI_TEMPLATES / file.template).read_text(encoding="utf-8")
+        assert (repository / file.path).read_text(encoding="utf-8") == expected
+
+
+def test_the_gate_takes_the_devices_of_the_project_and_no_library(repository: Path) -> None:
+    (repository / "pyproject.toml").write_text(SETTINGS, encoding="utf-8")
+    assert main(["init", "--ci", "github"]) == 0
+    gate = (repository / WORKFLOW).read_text(encoding="utf-8")
+    assert re.search(r"^  DEVICES: h200 #", gate, re.MULTILINE)
+    assert ("harness fuzz" in gate, "LIBRARY" in gate, "--with" in gate) == (True, False, False)
+
+
+@pytest.mark.parametrize("template", sorted(path.name for path in CI_TEMPLATES.iterdir()))
+def test_a_template_without_a_library_names_none(template: str) -> None:
+    text = text_of(template, CiSettings(has_library=False))
+    assert re.findall(r"LIBRARY|library=|\$library", text) == []
+
+
+@pytest.mark.parametrize(
+    ("template", "line"),
+    [
+        ("github-nightly.yml", '        shard: ["1/3", "2/3", "3/3"]'),
+        ("gitlab.yml", "  parallel: 3"),
+        ("buildkite.yml", "    parallelism: 3"),
+        ("slurm-array.sh", "#SBATCH --array=1-3"),
+    ],
+)
+def test_machines_share_the_night_as_the_command_says(template: str, line: str) -> None:
+    text = text_of(template, CiSettings(has_library=True, machines=3))
+    assert text.splitlines().count(line) == 1
+    before = text_of(template, CiSettings(has_library=True))
+    assert len(re.findall(SHARED_BY[template][0], before, re.MULTILINE)) == 1
+
+
+def test_gates_have_one_place_for_their_devices() -> None:
+    gates = ("github-gate.yml", "gitlab.yml")
+    assert [len(DEVICES.findall((CI_TEMPLATES / gate).read_text(encoding="utf-8"))) for gate in gates] == [1, 1]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--ci", "ray", "--machines", "2"], "--machines does not go with --ci ray"),
+        (["--ci", "github", "rows.py"], "--ci writes files of a CI system alone"),
+        (["--machines", "2"], "--machines shares the searches of a CI system: add --ci SYSTEM"),
+    ],
+)
+def test_options_that_do_not_go_together_are_refused(
+    repository: Path, arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["init", *arguments]) == 2
+    assert message in capsys.readouterr().err
+    assert list(repository.iterdir()) == [repository / ".git"]
