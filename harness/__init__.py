@@ -2,6 +2,9 @@
 
 Importing this package loads neither torch nor Triton.  Suite files import `harness.suite`.  Test files may take the
 same names, and `kernel_test`, from here: they are imported when they are used.
+
+PYTEST_DONT_REWRITE: under `harness run` this package is imported before pytest, which would warn that it cannot rewrite
+its asserts.  Such a warning ends a run with `filterwarnings = error`.
 """
 
 from importlib import import_module

@@ -161,10 +161,10 @@ def _device_of(options: argparse.Namespace, gpu: RealGpu | None) -> DeviceProfil
     if gpu is not None and options.device is None:
         own = profile_of(gpu)
         return own.with_sm_count(options.sm) if options.sm else own
-    device, *rest = load_devices(options.device if gpu is not None else devices_of(options) or USUAL_DEVICE, options.sm)
-    if rest:
-        raise UsageError(f"--device names {1 + len(rest)} GPUs: a command runs on one")
-    return device
+    devices = load_devices(options.device if gpu is not None else devices_of(options) or USUAL_DEVICE, options.sm)
+    if options.device and len(devices) > 1:
+        raise UsageError(f"--device names {len(devices)} GPUs: a command runs on one")
+    return devices[0]
 
 
 def _status(report: CampaignReport, end: CommandEnd, fail_on: Severity) -> int:
@@ -213,7 +213,7 @@ exit status: 1 findings; otherwise the status of the command, or 3 if it is 0 an
         "--device",
         action=JoinedByCommas,
         metavar="NAME",
-        help=f"the GPU to emulate, by name (default: {USUAL_DEVICE}, or the project's; with --engine cuda, none)",
+        help=f"the GPU to emulate, by name (default: {USUAL_DEVICE}, or the first of the project's; with --engine cuda, none)",
     )
     parser.add_argument("--sm", type=positive, metavar="N", help="emulate N SMs (default: the device's own SM count)")
     parser.add_argument(

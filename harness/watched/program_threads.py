@@ -1,6 +1,7 @@
 """The threads of a watched program: each sees the emulated GPU.  Which line led to a launch is known."""
 
 import os
+import sysconfig
 import threading
 import traceback
 from collections.abc import Callable, Generator, Iterable
@@ -21,6 +22,7 @@ from harness.execution.exception_text import text_of
 from harness.model.ending import Raised
 from harness.model.run import Source
 from harness.patches import PATCHES
+from harness.watched.launch_recorder import current_test
 
 
 class CallingLines:
@@ -28,20 +30,28 @@ class CallingLines:
 
     def __init__(self, libraries: Iterable[str]) -> None:
         """`libraries` are folders whose code is not the caller's own."""
-        self._not_own = (*NOT_THE_LIBRARY, "-packages/", str(Path(os.__file__).parent), *libraries)
+        installed = (str(Path(os.__file__).parent), sysconfig.get_path("scripts"))  # as `bin/pytest`
+        self._not_own = (*NOT_THE_LIBRARY, "-packages/", *installed)
+        self._libraries = tuple(libraries)
         self.of_backward: Source | None = None
         """The line that called backward, while backward runs on a thread of its own."""
 
     def find(self) -> Source | None:
-        """Return the innermost line outside installed packages, the standard library and the harness.
+        """Return the innermost line outside libraries, installed packages, the standard library and the harness.
 
-        The code of a compiled program has no lines: the line that called it is found, if there is one.
+        The test's own file is the caller's, also where it lies in the folder of a library.  The code of a compiled
+        program has no lines: the line that called it is found, if there is one.
         """
-        frames = traceback.walk_stack(None)
-        own = [at for at in frames if not any(part in at[0].f_code.co_filename for part in self._not_own)]
+        test = f"{os.sep}{current_test().partition('::')[0]}"
+        own = [at for at in traceback.walk_stack(None) if self._is_own(at[0].f_code.co_filename, test)]
         with_lines = (at for at in own if not is_compiled(at[0].f_code))
         innermost = next(with_lines, None) or next(iter(own), None)
         return Source(file=innermost[0].f_code.co_filename, line=innermost[1]) if innermost else self.of_backward
+
+    def _is_own(self, file: str, test: str) -> bool:
+        if any(part in file for part in self._not_own):
+            return False
+        return file.endswith(test) or not any(part in file for part in self._libraries)
 
     def raised(self, error: Exception) -> Raised:
         """Return the ending of a launch that raised, at the caller's line."""

@@ -57,6 +57,21 @@ def test_a_project_without_suites_loads_no_heavy_module(project: Path, arguments
     assert int(ours[0]) < 20
 
 
+def test_a_strict_project_takes_a_harness_that_was_imported_before(project: Path) -> None:
+    options = ["-p", "harness", "-p", "no:cacheprovider", "-o", "filterwarnings=error", "alpha"]
+    program = f"import sys, harness, pytest; sys.exit(pytest.main({options}))"  # `harness` is marked for rewriting
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        cwd=project,
+        env={**os.environ, "PYTHONPATH": str(ROOT), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, ""), done.stdout + done.stderr
+
+
 def test_a_project_without_suites_sees_nothing_of_the_plugin(project: Path) -> None:
     done = run(project)
     assert "kernel-harness" not in done.stdout.replace("kernel-harness-", "")  # pytest lists its plugins

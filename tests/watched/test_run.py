@@ -135,6 +135,14 @@ kernels.run(kernels.{kernel}, torch.ones(20, device="cuda"))
 print("the script's own output")
 raise SystemExit({status})
 """
+STRICT = """
+[tool.pytest.ini_options]
+pythonpath = ["."]
+filterwarnings = ["error"]
+
+[tool.kernel-harness]
+device = "h200,rtx-5090"
+"""
 ON = ("run", "--device", "h200", "--json", "report.json")
 
 
@@ -185,6 +193,23 @@ def test_a_finding_names_the_smallest_test_and_a_line_of_the_project(watched: Wa
     line = next(number for number, text in enumerate(KERNELS.splitlines(), 1) if text.startswith("    kernel["))
     assert seen["called_from"] == {"file": str(watched.project.folder / "kernels.py"), "line": line}
     assert seen["command"][-2:] == ["pytest", "test_kernels.py::test_past_the_end[5]"]
+
+
+def test_a_library_that_holds_its_tests_is_called_from_them(tmp_path: Path) -> None:
+    project = Project(tmp_path)
+    project.write("kernels/__init__.py", KERNELS)
+    project.write("tests/test_kernels.py", TESTS)
+    project.write("pyproject.toml", STRICT)
+    tests = ("pytest", "-q", "-k", "test_past_the_end or test_clean", "tests")
+    done = project.process("run", "--with", ".", "--json", "report.json", "--", *tests)
+    assert ("3 passed" in done.out, done.err, done.status) == (True, "", 1), done.out
+    watched = Watched(project, done)
+    assert watched.report["devices"] == ["h200 (132 SMs, sm_90)"]
+    line = next(number for number, text in enumerate(TESTS.splitlines(), 1) if "(size, device" in text)
+    assert watched.finding("bounds", "past_the_end")["watched"]["called_from"] == {
+        "file": str(tmp_path / "tests" / "test_kernels.py"),
+        "line": line,
+    }
 
 
 def test_lanes_are_refilled_by_a_second_execution(watched: Watched) -> None:
