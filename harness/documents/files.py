@@ -11,6 +11,7 @@ from dataclasses import MISSING, fields
 from datetime import date
 from functools import cache
 from pathlib import Path
+from secrets import token_hex
 from typing import Any, TypeVar
 
 from cattrs import Converter
@@ -105,7 +106,7 @@ def write(document: object, path: Path) -> None:
 
 def write_text(text: str, path: Path) -> None:
     """Write the text, whole or not at all."""
-    draft = path.with_name(f".{path.name}.unfinished")
+    draft = draft_of(path)
     try:
         draft.write_text(text, encoding="utf-8")
         draft.replace(path)
@@ -113,6 +114,14 @@ def write_text(text: str, path: Path) -> None:
         with suppress(OSError):
             draft.unlink(missing_ok=True)
         raise
+
+
+def draft_of(path: Path) -> Path:
+    """Return a name beside the path, for a draft that is renamed when it is whole.
+
+    Each draft has another name, since processes of several machines may write to one folder.
+    """
+    return path.with_name(f".{path.name}.{token_hex(4)}.unfinished")
 
 
 # --- layout ----------------------------------------------------------------------------------------------------------

@@ -6,13 +6,19 @@
 
 Other commands add their results to these folders: a reproducer, the region.  A folder is named by signature and
 smallest case, so folders of several machines merge by copying.  Findings with one signature are one bug.
+
+Several searches may write to one store at the same time.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+import shutil
+from collections.abc import Callable, Generator, Iterable, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import groupby
 from math import prod
 from pathlib import Path
+
+from filelock import FileLock, Timeout
 
 from harness.documents import files
 from harness.documents.finding import FindingDocument, finding_document
@@ -23,6 +29,10 @@ from harness.wire import to_json
 
 FOLDER = HARNESS_FOLDER / "findings"
 FINDING, TEXT, CASES = "finding.json", "finding.txt", "cases.jsonl"
+LOCK = ".lock"
+LOCK_S = 10.0
+"""The longest wait for other searches, which hold the lock for milliseconds.  A stopped one would hold it for ever."""
+POLL_S = 0.005
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,7 +60,58 @@ def save(
     findings: Iterable[Finding], folder: Path, text_of: Callable[[Finding], str], versions: Mapping[str, str]
 ) -> tuple[Path, ...]:
     """Write each finding into its own folder.  Cases that an earlier search left there are kept."""
-    return tuple(_save(finding, folder / finding.id, text_of(finding), versions) for finding in findings)
+    with locked(folder):
+        return tuple(write(finding, folder, text_of(finding), versions) for finding in findings)
+
+
+@contextmanager
+def locked(folder: Path) -> Generator[None]:
+    """Keep other searches from writing to the store while the block runs.
+
+    The block runs without the lock on a file system without locks, and after `LOCK_S`: all files are written whole, so
+    two writers at once lose no more than a case of a list.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    lock = FileLock(folder / LOCK, timeout=LOCK_S)
+    try:
+        lock.acquire(poll_interval=POLL_S)
+    except (Timeout, NotImplementedError):
+        yield
+        return
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+def write(finding: Finding, folder: Path, text: str, versions: Mapping[str, str]) -> Path:
+    """Write a finding into its own folder of a locked store."""
+    place = folder / finding.id
+    document = finding_document(finding, versions)
+    if not place.exists():
+        # Under another name until it holds a finding: a write that is cut off leaves no damaged folder.
+        draft = files.draft_of(place)
+        draft.mkdir()
+        try:
+            files.write(document, draft / FINDING)
+            draft.replace(place)
+        except OSError:
+            shutil.rmtree(draft, ignore_errors=True)
+            if not place.exists():  # no other search has written it meanwhile
+                raise
+    add_cases(finding, folder)
+    files.write_text(f"{text.rstrip()}\n", place / TEXT)
+    files.write(document, place / FINDING)
+    return place
+
+
+def add_cases(finding: Finding, folder: Path) -> None:
+    """Add the cases of a finding to its folder of a locked store, and change nothing else."""
+    path = folder / finding.id / CASES
+    stored = _lines(path)
+    lines = dict.fromkeys((*stored, *map(to_json, finding.cases or (finding.first_case,))))
+    if len(lines) > len(stored):
+        files.write_text("".join(f"{line}\n" for line in lines), path)
 
 
 def nearest() -> Path:
@@ -97,25 +158,11 @@ def load(folder: Path) -> Kept:
         try:
             stored.append(_load(place))
         except ReplayError as error:
-            damaged.append(str(error))
+            if place.exists():  # otherwise another search has just replaced it
+                damaged.append(str(error))
     by_signature = sorted(stored, key=lambda bug: (str(bug.finding.fail.signature), rank(bug.finding)))
     grouped = groupby(by_signature, key=lambda bug: bug.finding.fail.signature)
     return Kept(bugs=tuple(_merged(tuple(same)) for _, same in grouped), damaged=tuple(damaged))
-
-
-def _save(finding: Finding, place: Path, text: str, versions: Mapping[str, str]) -> Path:
-    document = finding_document(finding, versions)
-    if not place.exists():
-        # Under another name until it holds a finding: a write that is cut off leaves no damaged folder.
-        draft = place.with_name(f".{place.name}.unfinished")
-        draft.mkdir(parents=True, exist_ok=True)
-        files.write(document, draft / FINDING)
-        draft.replace(place)
-    lines = dict.fromkeys((*_lines(place / CASES), *map(to_json, finding.cases or (finding.first_case,))))
-    files.write_text("".join(f"{line}\n" for line in lines), place / CASES)
-    files.write_text(f"{text.rstrip()}\n", place / TEXT)
-    files.write(document, place / FINDING)
-    return place
 
 
 def _lines(path: Path) -> tuple[str, ...]:

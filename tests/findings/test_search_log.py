@@ -1,5 +1,7 @@
 """The log of a search stores each failure when it is seen, and a symptom only with its cause."""
 
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -7,6 +9,7 @@ from harness.findings import store
 from harness.findings.search_log import SearchLog
 from harness.model.finding import Finding
 from harness.model.verdict import Signature
+from tests.findings.searches_at_once import ROUNDS, SEARCHES
 from tests.reports.samples import CAUSE, OVERLAP, STRAY, VALUES
 
 
@@ -42,4 +45,24 @@ def test_a_finding_of_an_earlier_search_stays_in_the_store(tmp_path: Path) -> No
     log = SearchLog(tmp_path, lambda _: "text", {})
     log.keep(signature(VALUES), VALUES)
     log.keep(signature(CAUSE), CAUSE)
+    assert stored(tmp_path) == {VALUES.id, CAUSE.id}
+
+
+def test_ten_searches_in_one_store_lose_no_case(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "tests.findings.searches_at_once", str(tmp_path)]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert (ended.returncode, ended.stderr) == (0, "")
+    kept = store.load(tmp_path)
+    (bug,) = kept.bugs
+    sizes = {case.dims["T"] for case in bug.finding.cases if case.dims["T"] >= 100}
+    assert (kept.damaged, sizes) == ((), {*range(100, 100 + SEARCHES * ROUNDS)})
+    assert list(tmp_path.rglob("*.unfinished")) == []
+
+
+def test_a_search_keeps_the_folder_that_another_has_written_to(tmp_path: Path) -> None:
+    ours, theirs = (SearchLog(tmp_path, lambda _: "text", {}) for _ in range(2))
+    seen = replace(VALUES, confirmed=False)
+    ours.keep(signature(VALUES), seen)
+    theirs.keep(signature(VALUES), replace(seen, cases=(OVERLAP.case,)))
+    ours.keep(signature(CAUSE), CAUSE)
     assert stored(tmp_path) == {VALUES.id, CAUSE.id}
