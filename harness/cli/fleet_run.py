@@ -32,6 +32,7 @@ from harness.reports.finding_text import Sources, render
 from harness.reports.interrupts import Interrupts
 from harness.search.options import Options
 from harness.search.session import prepared
+from harness.wording import counted
 
 CHUNK_CPUS = 2
 """Cores that a chunk asks for: with one, its next batch waits for the slowest case of the last."""
@@ -165,8 +166,8 @@ class FleetRun:
         ended = len(self._reports) + len(self._failures)
         nodes = self._cluster.nodes
         return (
-            f"{ended}/{len(self._chunks)} chunks · {cases} cases · {len(self._seen)} failures seen · "
-            f"{len(nodes)} nodes · {minutes}:{seconds:02d}"
+            f"{ended}/{len(self._chunks)} chunks · {counted(cases, 'case')} · "
+            f"{counted(len(self._seen), 'failure')} seen · {counted(len(nodes), 'node')} · {minutes}:{seconds:02d}"
         )
 
 

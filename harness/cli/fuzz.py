@@ -38,6 +38,7 @@ from harness.fleet.shards import parse_shard
 from harness.model.plan import TRIAGE_S, Plan
 from harness.model.verdict import Severity
 from harness.reports.interrupts import Interrupts
+from harness.reports.summary import next_steps
 from harness.search import USUAL_DEVICES
 from harness.search.engine_choice import parse_engine
 from harness.search.options import USUAL_CASES, Options, options_of
@@ -84,6 +85,8 @@ def _search(options: Options, report_path: Path | None, issues: KnownIssues, fai
         if report_path:
             search.errors.attempt(lambda: write(report, report_path))
         print_report(report, search.sources)
+        for line in next_steps(report):
+            print_notice(line)
     search.errors.raise_kept()
     return status_of(report, fail_on)
 

@@ -120,7 +120,9 @@ harness fuzz, and 2 also if a shard or a chunk is missing
         help=f"the page (default: {PAGE}; - for standard output), or the text of --issue (default: standard output)",
     )
     parser.add_argument("--markdown", metavar="FILE", help="a summary as Markdown; - for standard output")
-    parser.add_argument("--junit", metavar="FILE", help="the findings as failed tests; - for standard output")
+    parser.add_argument(
+        "--junit", metavar="FILE", help="a test for each op, which fails with its findings; - for standard output"
+    )
     parser.add_argument("--sarif", metavar="FILE", help="SARIF 2.1.0 for code scanning; - for standard output")
     parser.add_argument(
         "--history",

@@ -11,6 +11,7 @@ from harness.errors import UsageError
 from harness.findings.recorded_cases import Recorded
 from harness.findings.repro.build import Form, Reproducer, Reproducers, make
 from harness.findings.store import is_stored
+from harness.wording import counted
 
 NAMES = {Form.ENTRY: "repro.py", Form.KERNEL: "repro-kernel.py"}
 
@@ -53,7 +54,7 @@ def _write(target: Path, file: Reproducer) -> None:
         raise UsageError(f"cannot write {target}: {error.strerror}") from error
     lines = len(file.text.splitlines())
     result = f"NOT CONFIRMED: {file.problem}" if file.problem else "confirmed in a fresh process"
-    print(f"{target}: {file.form}, {lines} lines, {result}")
+    print(f"{target}: {file.form}, {counted(lines, 'line')}, {result}")
 
 
 def add_options(parser: Parser) -> None:

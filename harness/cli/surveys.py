@@ -63,7 +63,7 @@ def _cover(options: argparse.Namespace) -> ExitStatus:
     def show(run: Run) -> None:
         nonlocal finished
         finished += 1
-        progress(f"{finished} of {survey.count} cases, last {run.case}")
+        progress(f"{finished} of {counted(survey.count, 'case')}, last {run.case}")
 
     with Session(survey.options) as session:
         measured = measure(survey.request, session.pool, show)
@@ -89,7 +89,7 @@ def _conform(options: argparse.Namespace) -> ExitStatus:
                 reruns.append((run, session.pool.submit(request_paired_run(run, run.case))))
             else:
                 compared.add(run)
-            progress(f"{compared.cases + len(reruns)} of {survey.count} cases, last {run.case}")
+            progress(f"{compared.cases + len(reruns)} of {counted(survey.count, 'case')}, last {run.case}")
             if options.minutes is not None and time.monotonic() - started > 60 * options.minutes:
                 raise _TimeIsUp
 

@@ -23,6 +23,7 @@ from harness.oracles.endings import describe
 from harness.search.options import Options
 from harness.search.session import prepared
 from harness.suite_files import located
+from harness.wording import counted
 from harness.workers.pool import Pool, PoolOptions
 from harness.workers.spec import GIB, VIRTUAL_GIB, WorkerSpec
 
@@ -136,7 +137,7 @@ def _run(request: CollectionRequest, collectors: Sequence[_Collector], progress:
         nonlocal done
         with lock:
             done += 1
-            progress(f"collecting kernels: {done} of {total} cases, last {case}")
+            progress(f"collecting kernels: {done} of {counted(total, 'case')}, last {case}")
 
     def work() -> None:
         try:

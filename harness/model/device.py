@@ -60,4 +60,4 @@ class DeviceProfile:
         return replace(self, sm_count=sm_count)
 
     def __str__(self) -> str:
-        return f"{self.slug} ({self.sm_count} SMs, sm_{self.arch})"
+        return f"{self.slug} ({self.sm_count} {'SM' if self.sm_count == 1 else 'SMs'}, sm_{self.arch})"

@@ -12,6 +12,7 @@ from harness.oracles.base import Evidence, NamedOracle
 from harness.oracles.endings import unfinished
 from harness.oracles.run_comparison import Disagreement, disagreements
 from harness.oracles.traits import Causality, Need, Proof, Traits
+from harness.wording import counted
 
 SM_COUNTS = (1, 304)
 """The SM counts of paired runs: one program for everything, and more programs than many inputs have rows.
@@ -54,7 +55,7 @@ class SmInvariance(NamedOracle):
         (other,) = evidence.paired_runs
         count = other.case.device.sm_count
         if reason := unfinished(other):
-            return (Abstain(oracle=self.name, reason=f"with {count} SMs, {reason}"),)
+            return (Abstain(oracle=self.name, reason=f"with {counted(count, 'SM')}, {reason}"),)
         failures = (self._fail(run, count, disagreement) for disagreement in disagreements(run, other))
         return tuple({fail.signature: fail for fail in failures}.values()) or (Pass(oracle=self.name),)
 
@@ -64,7 +65,7 @@ class SmInvariance(NamedOracle):
         return Fail(
             signature=self.signature(run, kernel=kernel, place=place),
             message=(
-                f"{result.name} differs beyond rounding between {run.case.device.sm_count} and {count} SMs: "
+                f"{result.name} differs beyond rounding between {run.case.device.sm_count} and {counted(count, 'SM')}: "
                 f"{disagreement.where}"
             ),
             meaning=(

@@ -10,6 +10,7 @@ from harness.oracles.autotuner_choice import NOT_TUNED
 from harness.oracles.base import Evidence, SingleRunOracle
 from harness.oracles.endings import describe, unfinished
 from harness.oracles.traits import Causality, Need, Traits
+from harness.wording import counted
 
 
 class TuningInvariance(SingleRunOracle):
@@ -51,8 +52,8 @@ class TuningInvariance(SingleRunOracle):
         return Fail(
             signature=self.signature(run, kernel=call.kernel, place=call.changed[0]),
             message=(
-                f"{', '.join(differing)} differs in the call that tunes {call.kernel}: {len(call.tried)} configs ran "
-                f"on the same {names} before the chosen one [{call.chosen}]"
+                f"{', '.join(differing)} differs in the call that tunes {call.kernel}: "
+                f"{counted(len(call.tried), 'config')} ran on the same {names} before the chosen one [{call.chosen}]"
             ),
             meaning=(
                 f"Every benchmark runs the kernel on the caller's tensors.  {call.changed[0]} is read and changed, or "

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from harness.engines.cuda.gpus.inventory import RealGpu, real_gpus
+from harness.engines.cuda.gpus.inventory import RealGpu, inventory, real_gpus
 from harness.errors import HarnessError, MissingPart
 from harness.model.engine_traits import CUDA, VIRTUAL, EngineTraits
 from harness.pytest_plugin.plugin_options import AUTO, PARTS, SETTINGS, names_suites
@@ -34,8 +34,16 @@ def engine_for(config: pytest.Config) -> EngineTraits:
 
 
 def why_virtual(config: pytest.Config) -> str:
-    """Return why `auto` chooses the virtual GPU; empty if it does not, or if the user chooses the engine."""
-    return _missing() if config.option.harness_engine == AUTO else ""
+    """Return why `auto` chooses the virtual GPU although there is a driver of NVIDIA's; empty in all other cases.
+
+    A machine without a driver usually has no GPU, and the user of the virtual GPU knows it.
+    """
+    return _problem() if config.option.harness_engine == AUTO else ""
+
+
+@cache
+def _problem() -> str:
+    return _missing() if _missing() and inventory().has_driver else ""
 
 
 @cache

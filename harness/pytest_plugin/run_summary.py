@@ -37,7 +37,7 @@ def place_and_cases(session: Session, cases: int) -> list[tuple[str, str]]:
 def place_of(session: Session) -> str:
     """Return `NVIDIA H200 (132 SMs)`, `the virtual GPU`, or the name of another engine."""
     if session.gpus:
-        return ", ".join(dict.fromkeys(f"{gpu.name} ({gpu.sm_count} SMs)" for gpu in session.gpus))
+        return ", ".join(dict.fromkeys(f"{gpu.name} ({counted(gpu.sm_count, 'SM')})" for gpu in session.gpus))
     return "the virtual GPU" if session.options.engine.is_virtual else str(session.options.engine)
 
 

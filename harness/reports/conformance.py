@@ -77,7 +77,7 @@ def lines(compared: Compared) -> Iterator[str]:
         yield from _columns(("kernel", "argument", "type", "tensors", "equal", "of the largest", "of rounding"), rows)
         yield ""
     for reason, count in compared.skipped.most_common():
-        yield f"{count} launches were not compared: {reason}"
+        yield f"{counted(count, 'launch')} not compared: {reason}"
     for broken, cases in sorted(compared.broken.items(), key=lambda item: -len(item[1])):
         yield f"{counted(len(cases), 'case')} of {broken}; {cases[0]}"
     for word, apart in (("compiler", compared.by_compiler), ("unexplained", compared.unexplained)):
@@ -88,7 +88,7 @@ def lines(compared: Compared) -> Iterator[str]:
                 yield f"{word}: {difference.kernel}: {sentence(difference, compared.gpu, None)}; {case}"
         for (kernel, argument), count in listed.items():
             if count > EACH:
-                yield f"{word}: {kernel}: {argument} in {count - EACH} more launches"
+                yield f"{word}: {kernel}: {argument} in {counted(count - EACH, 'more launch')}"
     yield conclusion(compared)
 
 
@@ -97,14 +97,16 @@ def conclusion(compared: Compared) -> str:
     tensors = [tensor for of_argument in compared.tensors.values() for tensor in of_argument]
     equal = sum(not tensor.differing for tensor in tensors)
     explained = sum(tensor.is_explained and tensor.doubt is not None for tensor in tensors)
+    kernels = len({kernel for kernel, _, _ in compared.tensors})
     rounded = len(tensors) - equal - explained - len(compared.by_compiler) - len(compared.unexplained)
     return (
-        f"{compared.launches} launches of {len({kernel for kernel, _, _ in compared.tensors})} kernels in "
-        f"{compared.cases} cases were repeated on the {compared.gpu or 'hardware GPU'}: of {len(tensors)} tensors "
-        f"{equal} are equal bit for bit, {rounded} differ by a few roundings, {explained} by what rounding explains, "
-        f"{len(compared.by_compiler)} by a compiler error, and {len(compared.unexplained)} unexplained; "
-        f"{sum(map(len, compared.broken.values()))} cases broke off, {compared.broken_by_compiler} of them by a "
-        "compiler error"
+        f"{counted(compared.launches, 'launch')} of {counted(kernels, 'kernel')} in "
+        f"{counted(compared.cases, 'case')}, repeated on the {compared.gpu or 'hardware GPU'}: "
+        f"of {counted(len(tensors), 'tensor')} {equal} are equal bit for bit, {rounded} differ by a few roundings, "
+        f"{explained} by what rounding explains, {len(compared.by_compiler)} by a compiler error, and "
+        f"{len(compared.unexplained)} unexplained; "
+        f"{counted(sum(map(len, compared.broken.values())), 'case')} broke off, {compared.broken_by_compiler} of them "
+        "by a compiler error"
     )
 
 

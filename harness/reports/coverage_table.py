@@ -7,6 +7,7 @@ from operator import attrgetter
 
 from harness.model.device import DeviceProfile
 from harness.search.kernel_coverage import COMPLETED, Coverage, KernelCount
+from harness.wording import counted
 
 OWN = "kernels of the suites themselves"
 NONE = "-"
@@ -35,13 +36,9 @@ def conclusion(coverage: Coverage) -> str:
     total = coverage.executed + coverage.abstained
     share = f"{100 * coverage.abstained / total:.1f} %" if total else "none launched"
     return (
-        f"{_counted(total, 'launch')} of {_counted(kernels, 'kernel')} in {_counted(coverage.cases, 'case')}: "
+        f"{counted(total, 'launch')} of {counted(kernels, 'kernel')} in {counted(coverage.cases, 'case')}: "
         f"{coverage.executed} executed, {coverage.abstained} abstained ({share})"
     )
-
-
-def _counted(count: int, noun: str) -> str:
-    return f"{count} {noun}" + ("" if count == 1 else "es" if noun.endswith("ch") else "s")
 
 
 def _row(name: str, names: int, cells: Sequence[str], widths: Sequence[int]) -> str:

@@ -136,7 +136,7 @@ def facts(finding: Finding) -> Iterator[tuple[str, str]]:
     case = finding.case
     yield from _subject(finding)
     device = case.device
-    yield "device", f"{device.slug}: {device.sm_count} SMs, sm_{device.arch} ({device.name})"
+    yield "device", f"{device.slug}: {counted(device.sm_count, 'SM')}, sm_{device.arch} ({device.name})"
     if finding.launch:
         yield "launch", _launch(finding.launch)
     if finding.first_case.digest != case.digest and finding.watched is None:
@@ -186,8 +186,7 @@ def describe_symptom(symptom: Symptom) -> str:
 
 def symptom_count(finding: Finding) -> str:
     """Return `1 symptom`, or `8 symptoms`."""
-    count = len(finding.symptoms)
-    return "1 symptom" if count == 1 else f"{count} symptoms"
+    return counted(len(finding.symptoms), "symptom")
 
 
 def _of(finding: Finding) -> str:
@@ -264,7 +263,7 @@ def _confirmation(finding: Finding) -> str:
         case Confirmation.CONFIRMED if finding.preceding_case is not None:
             return "in a fresh process, after the case below"
         case Confirmation.CONFIRMED:
-            often = f": {repeats.shown} of {repeats.runs} times" if repeats.runs else ""
+            often = f": {repeats.shown} of {counted(repeats.runs, 'time')}" if repeats.runs else ""
             return f"alone, in a fresh process{often}" if often else "in a fresh process"
 
 

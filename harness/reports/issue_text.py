@@ -19,6 +19,7 @@ from harness.model.verdict import Severity
 from harness.reports.contents import Attached, ReportedBug
 from harness.reports.finding_text import describe_symptom, facts
 from harness.reports.markdown import escaped
+from harness.wording import counted
 
 CONTEXT = 4
 """Lines of source around the one at fault."""
@@ -128,7 +129,7 @@ def _devices(finding: Finding) -> Iterator[str]:
     for device in (case.device for case in finding.cases):
         counts.setdefault((device.name, device.arch), set()).add(device.sm_count)
     yield "### Devices"
-    yield f"The smallest case is on {escaped(first.name)} with {first.sm_count} SMs. The search saw it on:"
+    yield f"The smallest case is on {escaped(first.name)} with {counted(first.sm_count, 'SM')}. The search saw it on:"
     yield _list(
         f"{escaped(name)} (sm\\_{arch}), with {', '.join(map(str, sorted(sms)))} SMs"
         for (name, arch), sms in counts.items()

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 
 from harness.matrix.baseline import Changes, Figure, FigureChange
 from harness.reports.matrix_text import short_config
+from harness.wording import counted
 
 MOST_LINES = 12
 NOUNS = {
@@ -23,7 +24,7 @@ def change_lines(changes: Changes) -> Iterator[str]:
         same = [change for change in changes.changed if change.figure is figure]
         worse = [change for change in same if change.is_worse]
         if same:
-            yield f"  {noun}: {len(worse)} cells worse, {len(same) - len(worse)} better"
+            yield f"  {noun}: {counted(len(worse), 'cell')} worse, {len(same) - len(worse)} better"
             yield from _worst(worse)
     if not changes.changed:
         yield "  no figure has changed"

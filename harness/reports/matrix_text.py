@@ -7,6 +7,7 @@ from typing import TypeVar
 from harness.documents.build_matrix import BuildMatrix
 from harness.matrix.cells import INTEL_LANES, INTEL_SCRATCH_BYTES, Cell
 from harness.matrix.kernel_summaries import KernelSummary, scratch_of, summaries
+from harness.wording import counted
 
 T = TypeVar("T")
 WIDTH = 80
@@ -184,12 +185,13 @@ def _conclusion(matrix: BuildMatrix, kernels: Sequence[KernelSummary]) -> Iterat
     impossible = sum(bool(cell.shortages) for kernel in kernels for cell in kernel.cells)
     targets = len({str(build.request.target) for build in matrix.builds})
     yield (
-        f"{_count(kernels, 'kernel')}, {sum(len(kernel.configs) for kernel in kernels)} configs, "
-        f"{len(matrix.devices)} GPUs: {cells} cells, {impossible} cannot run"
+        f"{_count(kernels, 'kernel')}, {counted(sum(len(kernel.configs) for kernel in kernels), 'config')}, "
+        f"{counted(len(matrix.devices), 'GPU')}: {counted(cells, 'cell')}, {impossible} cannot run"
     )
     cost = matrix.cost
     cached = len(matrix.builds) - cost.compiled
-    yield f"{len(matrix.builds)} builds for {targets} targets: {cost.compiled} compiled, {cached} from the cache"
+    builds = f"{counted(len(matrix.builds), 'build')} for {counted(targets, 'target')}"
+    yield f"{builds}: {cost.compiled} compiled, {cached} from the cache"
     yield f"CPU time: {cost.whole_s:.0f} s, of which the compiler took {cost.compiler_s:.0f} s after its front end"
 
 
@@ -219,8 +221,7 @@ def _some(names: Sequence[str]) -> str:
 
 
 def _count(things: Iterable[object], noun: str) -> str:
-    count = sum(1 for _ in things)
-    return f"{count} {noun}" + ("" if count == 1 else "s")
+    return counted(sum(1 for _ in things), noun)
 
 
 def short_config(config: str) -> str:

@@ -15,6 +15,7 @@ REASONS = 5
 CUT_OFF = 3
 NOT_WATCHED = "no launch was seen: this says nothing about the kernels"
 UNFINISHED = ": the compiler pipeline runs in the background and had not finished the others"
+STEP_WIDTH = len("harness report 01234567 --issue")
 NAMED = 5
 """How many ops a line names; the JSON and HTML reports have all."""
 
@@ -110,6 +111,23 @@ def conclusion(report: CampaignReport) -> str:
     if not report.checked:
         return "nothing could be checked: this says nothing about the kernels"
     return f"no findings{of_ops}"
+
+
+def next_steps(report: CampaignReport) -> Iterator[str]:
+    """Yield the commands that follow a search with a finding that is not known; none without one."""
+    known = {issue.finding for issue in report.known_findings}
+    new = [finding for finding in report.findings if finding.id not in known]
+    if not new:
+        return
+    first = next((finding for finding in new if finding.confirmed), new[0])
+    steps = (
+        (f"harness keep {first.id}", "replay it first from now on, as a regression"),
+        ("harness report", "write all findings as a page"),
+        (f"harness report {first.id} --issue", "write it for an issue tracker"),
+    )
+    yield "next:"
+    for command, effect in steps if first.confirmed else steps[1:]:
+        yield f"  {command:<{STEP_WIDTH}}  {effect}"
 
 
 def checks(verdicts: Iterable[VerdictCount], rows: Iterable[OpChecks]) -> Iterator[str]:

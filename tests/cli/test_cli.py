@@ -57,6 +57,12 @@ def test_a_finding_is_printed_whole_and_can_be_replayed_by_its_id(project: Proje
         FINDING.format(id=finding["id"], seen=finding["sightings"], seconds=finding["first_seen"]["seconds"])
     )
     assert done.status == 1
+    assert done.err.splitlines()[-4:] == [
+        "next:",
+        f"  harness keep {finding['id']}            replay it first from now on, as a regression",
+        "  harness report                   write all findings as a page",
+        f"  harness report {finding['id']} --issue  write it for an issue tracker",
+    ]
     again = project.harness("replay", finding["id"], *ENGINE)
     assert (again.status, again.out.splitlines()[-1]) == (1, f"{finding['id']} fails again")
     assert again.out.splitlines()[:10] == done.out.splitlines()[:10]
@@ -173,6 +179,7 @@ def test_a_known_finding_is_shown_and_fails_nothing_until_it_expires(
     assert (found.status, "1 finding: 1 warning" in found.out) == (status, True)
     assert ("https://example.org/1249" in found.out, "expired" in found.out) == (bool(done), not done)
     assert done in found.out
+    assert ("next:" in found.err) is (status == 1)
 
 
 def test_a_kept_finding_becomes_a_regression_for_pytest(project: Project) -> None:

@@ -88,7 +88,7 @@ def test_only_the_named_figures_fail(project: Project, figure: str, status: int)
     write(before, project.folder / "before.json")
     done = project.harness("matrix", SUITE, *ON, "--baseline", "before.json", "--fail-on", figure)
     assert done.status == status, done.err
-    assert "registers a thread: 1 cells worse, 0 better" in done.out
+    assert "registers a thread: 1 cell worse, 0 better" in done.out
 
 
 def test_a_baseline_of_another_library_is_refused_in_one_line(project: Project) -> None:

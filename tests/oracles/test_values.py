@@ -132,7 +132,7 @@ class TestSmInvariance:
         fail = only_failure(SmInvariance(), run(of=case(seed=0)), other)
         assert fail.signature == signature("sm-invariance", "y", kernel="")
         assert fail.message == (
-            "y differs beyond rounding between 188 and 1 SMs: most in y[64, 32] to y[128, 63] (elements 4128 to 8255 "
+            "y differs beyond rounding between 188 and 1 SM: most in y[64, 32] to y[128, 63] (elements 4128 to 8255 "
             "of 8256), whose sums with random signs differ by 0.03: 1.5 times the 0.02 that rounding allows; 1 of its "
             "2 parts differs"
         )

@@ -1,6 +1,11 @@
 """The summary of where cases ran, in pytest's last lines."""
 
-from harness.pytest_plugin.plugin_options import RAN_ON
+from ctypes.util import find_library
+
+import pytest
+
+from harness.pytest_plugin.gpu_workers import why_virtual
+from harness.pytest_plugin.plugin_options import AUTO, RAN_ON
 from harness.pytest_plugin.run_summary import CASES, NOT_CHECKED, UNCHECKED, UNTRIED, WHY, lines
 
 H200 = (RAN_ON, "NVIDIA H200 (132 SMs)")
@@ -33,10 +38,15 @@ def test_cases_that_were_not_checked_add_up() -> None:
 
 
 def test_the_reason_for_the_virtual_gpu_is_given() -> None:
-    why = (WHY, "no GPU for cases: libcuda.so.1 is not there")
+    why = (WHY, "no GPU for cases: the GPUs are not ready yet")
     assert list(lines([[VIRTUAL, (CASES, "30"), why]], [])) == [
-        "on the virtual GPU: 1 test, 30 cases (no GPU for cases: libcuda.so.1 is not there)"
+        "on the virtual GPU: 1 test, 30 cases (no GPU for cases: the GPUs are not ready yet)"
     ]
+
+
+@pytest.mark.skipif(find_library("cuda") is not None, reason="this machine has NVIDIA's driver")
+def test_without_a_driver_no_reason_is_given(pytestconfig: pytest.Config) -> None:
+    assert (pytestconfig.option.harness_engine, why_virtual(pytestconfig)) == (AUTO, "")
 
 
 def test_what_was_not_checked_or_not_tried_is_named() -> None:

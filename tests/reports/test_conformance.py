@@ -35,7 +35,7 @@ def test_arguments_that_ever_differ_have_a_row_each() -> None:
         "norm_fwd  y         float32        2      0           1e-07            -",
         "norm_fwd  dx        float32        1      0             0.5         0.25",
         "",
-        "3 launches of 1 kernels in 3 cases were repeated on the NVIDIA H200: of 6 tensors 3 are equal bit for bit, 2 "
+        "3 launches of 1 kernel in 3 cases, repeated on the NVIDIA H200: of 6 tensors 3 are equal bit for bit, 2 "
         "differ by a few roundings, 1 by what rounding explains, 0 by a compiler error, and 0 unexplained; "
         "0 cases broke off, 0 of them by a compiler error",
     ]
@@ -53,12 +53,12 @@ def test_agreement_needs_comparisons_and_no_finding() -> None:
 def test_differences_and_crashes_are_listed_with_their_case() -> None:
     crashed = replace(both(), ending=Crashed(signal="SIGSEGV", status=None, log_tail=""))
     printed = list(lines(compared(both(WRONG, skipped=(("norm_bwd", "memory saw Stray"),)), crashed)))
-    assert "1 launches were not compared: memory saw Stray" in printed
+    assert "1 launch not compared: memory saw Stray" in printed
     assert f"1 case of layer_norm: the process died of SIGSEGV; {crashed.case}" in printed
     (unexplained,) = (line for line in printed if line.startswith("unexplained"))
     assert unexplained.startswith("unexplained: norm_fwd: 1 of 64 elements of dx differ on the NVIDIA H200")
     assert str(both().case) in unexplained
-    assert conclusion(compared()).startswith("0 launches of 0 kernels in 0 cases were repeated on the hardware GPU")
+    assert conclusion(compared()).startswith("0 launches of 0 kernels in 0 cases, repeated on the hardware GPU")
 
 
 def test_equal_crashes_are_listed_once_with_the_first_case() -> None:

@@ -84,46 +84,65 @@ def test_many_findings_are_cut_in_the_summary() -> None:
     assert "And 3 more." in text
 
 
-def test_junit_has_failures_skipped_known_findings_and_passes() -> None:
+def test_junit_has_one_test_for_each_op() -> None:
     suite = ET.fromstring(junit(GATHERED))[0]  # noqa: S314 - our own document
     assert {name: suite.get(name) for name in ("tests", "failures", "skipped", "time")} == {
-        "tests": "6",
-        "failures": "2",
-        "skipped": "2",
+        "tests": "2",
+        "failures": "1",
+        "skipped": "0",
         "time": "12.500",
     }
-    tests = {test.get("name"): test for test in suite.iter("testcase")}
-    values, stray, overlap, *judged = tests.values()
-    properties = {one.get("name"): one.get("value") for one in values.iter("property")}
-    assert properties == {
-        "finding": VALUES.id,
-        "signature": "float64-values: layer_norm d:x",
-        "severity": "error",
-        "confirmation": "confirmed",
-        "device": "rtx-pro-6000",
-        "sm_count": "188",
-        "seed": "0",
-        "case": VALUES.case.digest,
-    }
-    assert values.get("classname") == "suites.fla.norm.layer_norm"
-    failure = stray.find("failure")
-    assert failure is not None
-    assert failure.get("message") == f"program 3 of {EVIL} loads `8 lanes`"
-    skipped = overlap.find("skipped")
-    assert skipped is not None
-    assert skipped.get("message") == f"known: {LINK}"
-    assert [(test.get("name"), [child.tag for child in test]) for test in judged] == [
-        ("completes[b200]", []),
-        ("completes[h200]", []),
-        ("float64-values[h200]", ["skipped"]),
+    failed, passed = suite.iter("testcase")
+    assert (failed.get("classname"), failed.get("name")) == ("suites.fla.norm", "layer_norm")
+    assert [child.tag for child in failed] == ["properties", "failure", "system-out"]
+    told = [(one.get("name"), one.get("value")) for one in failed.iter("property")]
+    assert told[:8] == [
+        ("finding", VALUES.id),
+        ("signature", "float64-values: layer_norm d:x"),
+        ("severity", "error"),
+        ("confirmation", "confirmed"),
+        ("device", "rtx-pro-6000"),
+        ("sm_count", "188"),
+        ("seed", "0"),
+        ("case", VALUES.case.digest),
     ]
+    assert [value for name, value in told if name == "finding"] == [VALUES.id, STRAY.id, OVERLAP.id]
+    failure = failed.find("failure")
+    assert failure is not None
+    assert failure.get("message") == (
+        f"float64-values: d:x[1, 2, 4] is nan [{VALUES.id}]; bounds: program 3 of {EVIL} loads `8 lanes` [{STRAY.id}]"
+    )
+    assert OVERLAP.id not in str(failure.text), "the finding is known"
+    assert (passed.get("classname"), passed.get("name")) == ("suites.a", "other")
+    assert passed.findtext("system-out") == "completes on b200: 3 passed"
+
+
+def test_junit_names_do_not_depend_on_what_was_drawn() -> None:
+    drawn_otherwise = bug(replace(VALUES, case=replace(VALUES.case, seed=9)))
+    one, other = (
+        [(test.get("classname"), test.get("name")) for test in ET.fromstring(junit(contents)).iter("testcase")]  # noqa: S314
+        for contents in (GATHERED, replace(GATHERED, bugs=(drawn_otherwise,)))
+    )
+    assert one == other
+
+
+@pytest.mark.parametrize(
+    ("bugs", "reason"),
+    [((bug(OVERLAP, LINK),), f"known: {LINK}"), ((), "the findings of its failed cases are those of other ops")],
+)
+def test_an_op_without_new_findings_is_skipped_in_junit(bugs: tuple[ReportedBug, ...], reason: str) -> None:
+    tests = ET.fromstring(junit(replace(GATHERED, bugs=bugs))).iter("testcase")  # noqa: S314 - our own document
+    test = next(test for test in tests if test.get("name") == "layer_norm")
+    skipped = test.find("skipped")
+    assert skipped is not None
+    assert (test.find("failure"), skipped.get("message")) == (None, reason)
 
 
 def test_what_did_not_report_is_an_error_for_ci_systems() -> None:
     lacking = with_missing(GATHERED)
     assert f"\n\n**Did not report: {MISSING}.**\n\n" in summary(lacking)
     suite = ET.fromstring(junit(lacking))[0]  # noqa: S314 - our own document
-    assert (suite.get("errors"), suite.get("failures")) == ("1", "2")
+    assert (suite.get("errors"), suite.get("failures")) == ("1", "1")
     (error,) = suite.iter("error")
     assert error.get("message") == "did not report"
     assert "<error" not in junit(GATHERED)
@@ -133,7 +152,7 @@ def test_junit_drops_characters_that_xml_forbids() -> None:
     odd = replace(VALUES, fail=replace(VALUES.fail, message="a\x00\x1b[31m\ud800\uffffb"))
     failure = ET.fromstring(junit(ReportContents(bugs=(bug(odd),)))).find(".//failure")  # noqa: S314 - as above
     assert failure is not None
-    assert failure.get("message") == "a[31mb"
+    assert failure.get("message") == f"float64-values: a[31mb [{VALUES.id}]"
 
 
 @pytest.mark.parametrize(

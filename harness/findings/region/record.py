@@ -67,8 +67,8 @@ def _rule(region: Region) -> str:
     if region.rule is None:
         return f"follows no simple rule: of the sizes tried, {fails} fail and {passes} pass"
     if not passes:
-        return f"fails at each of the {fails} sizes tried"
-    return f"{region.rule}: true of all {fails + passes} sizes tried ({fails} fail, {passes} pass)"
+        return f"fails at each of the {counted(fails, 'size')} tried"
+    return f"{region.rule}: true of all {counted(fails + passes, 'size')} tried ({fails} fail, {passes} pass)"
 
 
 def _bound(bound: Bound) -> str:
@@ -168,8 +168,8 @@ def _parameters(config: str) -> Iterator[tuple[str, str]]:
 def _remarks(region: Region) -> Iterator[str]:
     unchecked = Counter(point.reason for point in region.points if point.outcome is Outcome.ABSTAIN)
     if unchecked:
-        most = [f"{reason} ({count} times)" for reason, count in unchecked.most_common(REASONS)]
-        yield f"{unchecked.total()} sizes could not be checked: {'; '.join(most)}."
+        most = [f"{reason} ({counted(count, 'time')})" for reason, count in unchecked.most_common(REASONS)]
+        yield f"{counted(unchecked.total(), 'size')} could not be checked: {'; '.join(most)}."
     if region.compared_sm_counts:
         counts = [counted(count, "SM") for count in region.compared_sm_counts]
         yield f"Every point was compared with the same dims on {_listed(counts)}."

@@ -7,6 +7,7 @@ from harness.documents.build_matrix import BuildMatrix
 from harness.matrix.cells import Cell
 from harness.matrix.kernel_summaries import KernelSummary, summaries
 from harness.reports.matrix_text import lines, short_config
+from harness.wording import counted
 
 STYLE = """
 body { font: 14px/1.4 system-ui, sans-serif; margin: 2em; color: #222; background: #fff }
@@ -27,7 +28,7 @@ def matrix_page(matrix: BuildMatrix) -> str:
     """Return the page; it loads nothing."""
     kernels = summaries(matrix)
     devices = tuple(dict.fromkeys(row.device for row in matrix.rows))
-    title = f"Kernels of {', '.join(matrix.libraries) or 'the suites'} on {len(devices)} GPUs"
+    title = f"Kernels of {', '.join(matrix.libraries) or 'the suites'} on {counted(len(devices), 'GPU')}"
     body = "".join(_body(matrix, kernels, devices))
     return (
         f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>{escape(title)}</title>'
@@ -53,7 +54,7 @@ def _body(matrix: BuildMatrix, kernels: Sequence[KernelSummary], devices: Sequen
 
 
 def _configs(kernel: KernelSummary, devices: Sequence[str]) -> Iterator[str]:
-    yield f"<details><summary>{escape(kernel.title)}: {len(kernel.configs)} configs</summary><table><thead>"
+    yield f"<details><summary>{escape(kernel.title)}: {counted(len(kernel.configs), 'config')}</summary><table><thead>"
     yield _row("th", ("config", *devices)) + "</thead><tbody>"
     for config, cells in kernel.by_config.items():
         by_device = {cell.device: cell for cell in cells}

@@ -26,6 +26,7 @@ from harness.reports.html.pictures import Drawn, draw
 from harness.reports.html.svg import Drawing, Numbers
 from harness.reports.report_history import stages
 from harness.reports.summary import count_text
+from harness.wording import counted
 
 STYLE, PAGE, SCRIPT = "style.css", "page.html.j2", "page.js"
 CHOICES = {"severity": "Severity", "oracle": "Oracle", "op": "Op", "device": "Device", "state": "State"}
@@ -82,6 +83,7 @@ def page(contents: ReportContents, moment: datetime) -> str:
         errors=contents.count(Severity.ERROR),
         warnings=contents.count(Severity.WARNING),
         count_text=count_text(contents.count(Severity.ERROR), contents.count(Severity.WARNING)),
+        counted=counted,
         entries=entries,
         choices=tuple(_choices(entries)),
         script=script,
@@ -194,7 +196,7 @@ def _origin(bug: ReportedBug) -> Iterator[tuple[str, str]]:
     if bug.other_folders:
         yield (
             "also kept",
-            f"{bug.other_folders} more {'folder' if bug.other_folders == 1 else 'folders'} with this signature",
+            f"{counted(bug.other_folders, 'more folder')} with this signature",
         )
     for bisection in bug.bisections:
         yield "bisected", bisection.conclusion

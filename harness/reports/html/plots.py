@@ -9,6 +9,7 @@ from harness.model.verdict import Outcome
 from harness.reports.html.svg import Drawing, Numbers
 from harness.reports.report_history import Stage
 from harness.search.campaign_statistics import PlanePoint
+from harness.wording import counted
 
 WIDTH, HEIGHT = 380, 260
 LEFT, RIGHT, TOP, BOTTOM = 46, 12, 12, 42
@@ -96,8 +97,8 @@ def _area(op: str, spots: Mapping[PlanePoint, int], names: Numbers) -> str:
     for outcome in ORDER:
         for spot, count in sorted(spots.items()):
             if spot.outcome is outcome:
-                times = f", {count} cases" if count > 1 else ""
-                tip = f"{spot.dim}={spot.size:,}, {spot.sm_count} SMs: {WORDS[outcome]}{times}"
+                times = f", {counted(count, 'case')}" if count > 1 else ""
+                tip = f"{spot.dim}={spot.size:,}, {counted(spot.sm_count, 'SM')}: {WORDS[outcome]}{times}"
                 place = across.at(spot.size), up.at(spot.sm_count)
                 mark(drawing, outcome, place, 4 + min(2.0, log2(count) / 2), tip)
     return str(drawing)

@@ -13,6 +13,7 @@ from harness import catalogue, wire
 from harness.engines.cuda.gpus.child_query import Answered, QueryTimedOut, ask
 from harness.errors import MissingPart, ReplayError, WorkerError
 from harness.model.device import Architecture, DeviceProfile
+from harness.wording import counted
 
 VISIBLE = "CUDA_VISIBLE_DEVICES"
 DRIVER_QUERY = "harness.engines.cuda.gpus.nvidia_driver"
@@ -70,7 +71,7 @@ class RealGpu:
         return 10 * major + minor
 
     def __str__(self) -> str:
-        return f"{self.name} ({self.uuid}, {self.sm_count} SMs)"
+        return f"{self.name} ({self.uuid}, {counted(self.sm_count, 'SM')})"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,6 +81,8 @@ class Inventory:
     gpus: tuple[RealGpu, ...] = ()
     problem: str = ""
     """One line with the cause and the remedy; empty if GPUs were found."""
+    has_driver: bool = True
+    """False on a machine without NVIDIA's driver: usually it has no GPU, and nothing is wrong with it."""
 
 
 def inventory(*, time_limit_s: float = TIME_LIMIT_S) -> Inventory:

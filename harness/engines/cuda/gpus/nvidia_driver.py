@@ -9,6 +9,7 @@ import ctypes
 import os
 import sys
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
@@ -75,14 +76,15 @@ def read(*, environment: Mapping[str, str], only_shown: bool) -> Inventory:
         driver = Driver()
         shown = Inventory(gpus=tuple(driver.gpus()))
     except OSError:
-        shown = Inventory(problem=f"{CUDA} is not there: install NVIDIA's driver, or go to a machine with a GPU")
+        missing = f"{CUDA} is not there: install NVIDIA's driver, or go to a machine with a GPU"
+        shown = Inventory(problem=missing, has_driver=False)
     except DriverCallFailed as failed:
         shown = Inventory(problem=REMEDIES.get(failed.status, f"{failed}: nvidia-smi may say why"))
     more = () if only_shown else tuple(_hidden_slices(shown, environment.get(VISIBLE)))
     gpus = sorted((*shown.gpus, *more), key=lambda gpu: gpu.pci_bus_id)
     if gpus:
         return Inventory(gpus=tuple(gpus))
-    return Inventory(problem=shown.problem or REMEDIES[NO_DEVICE])
+    return replace(shown, problem=shown.problem or REMEDIES[NO_DEVICE])
 
 
 class Driver:

@@ -84,6 +84,7 @@ def test_a_broken_driver_is_reported_with_the_remedy(simulate: Callable[..., Non
     simulate(gpus=1, status=status)
     with pytest.raises(MissingPart, match=rf"^no GPU for cases: .*{said}.*; --engine virtual needs no GPU$"):
         real_gpus()
+    assert inventory().has_driver
 
 
 def test_an_exclusive_gpu_gets_no_cases(simulate: Callable[..., None]) -> None:
@@ -97,6 +98,7 @@ def test_an_exclusive_gpu_gets_no_cases(simulate: Callable[..., None]) -> None:
 def test_a_missing_driver_is_reported() -> None:
     with pytest.raises(MissingPart, match=r"libcuda.so.1 is not there: install NVIDIA's driver.*--engine virtual"):
         real_gpus()
+    assert not inventory().has_driver
 
 
 def test_damaged_output_of_the_child_is_an_error() -> None:
