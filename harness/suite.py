@@ -229,7 +229,10 @@ def jax_call(
 
 
 class Declaration:
-    """An op as its suite file declares it; it is complete with a reference."""
+    """An op as its suite file declares it.
+
+    Without a reference its results are compared with nothing, and a search says so.
+    """
 
     def __init__(self, name: str, call: Callable[..., Any], options: Mapping[str, Any]) -> None:
         self.name = name
@@ -246,15 +249,13 @@ class Declaration:
         """Return the op of the suite of this name; draws depend on `seed_name`, by default the same.
 
         Raises:
-            SuiteError: the op has no reference, or its declaration contradicts itself.  Later, `where` of the returned
-                op raises it if the suite's function fails.
+            SuiteError: the declaration contradicts itself.  Later, `where` of the returned op raises it if the suite's
+                function fails.
         """
         place = f"{suite}: op {self.name!r}"
         options = dict(self._options)
         is_compiled = options.pop("compiled", False)
-        reference = self._reference or (self._call if is_compiled else None)
-        if reference is None:
-            raise SuiteError(f"{place} has no reference: add one with @{self.name}.reference")
+        reference = self._reference or (self._call if is_compiled else _undefined)
         if mistake := next(_mistakes(options), ""):
             raise SuiteError(f"{place} {mistake}")
         call = compiled(self._call) if is_compiled else self._call
@@ -267,6 +268,15 @@ class Declaration:
         optional = dict.fromkeys(declared.optional, True)
         where({GRADIENTS: gradients, **declared.simplest_options, **simplest, **optional})
         return dataclasses.replace(declared, where=where)
+
+
+def _undefined(**_: object) -> None:
+    """The definition of an op that has none.
+
+    Raises:
+        NotImplementedError: as drafts raise it.
+    """
+    raise NotImplementedError
 
 
 def _mistakes(arguments: Mapping[str, Any]) -> Iterator[str]:

@@ -114,7 +114,7 @@ examples:
   harness fuzz liger --with liger-kernel==0.8.5 --survey coverage
 
 exit status: 0 clean, 1 findings, 2 usage or harness error, 3 no findings, but an op could not be checked on any
-device, 130 interrupted without findings
+device, or has no definition, 130 interrupted without findings
 """
     add_suites(parser, required=False)
     add_device(parser, f"{USUAL_DEVICES}; on hardware GPUs, their own model")

@@ -29,6 +29,10 @@ class OpChecks:
     """Checked cases of more than 2^31 elements; they are among the cases above."""
     may_be_oversized: bool = field(default=False, metadata=ANY)
     """False if no dim of the op may grow that far."""
+    compared: int = field(default=0, metadata=TOTAL)
+    """Cases whose results were compared with the definition."""
+    undefined: int = field(default=0, metadata=TOTAL)
+    """Cases whose results were to be compared, and that found no definition."""
     second_runs: Mapping[SecondRun, int] = field(default_factory=dict[SecondRun, int], metadata=SUMS)
     """Completed second runs of checked cases by what differs in them.  A kind that no case allows has no entry."""
     eager: Mapping[str, int] = field(default_factory=dict[str, int], metadata=SUMS)
@@ -54,11 +58,11 @@ class OpChecks:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UncheckedOp:
-    """An op of which no case could be checked."""
+    """An op of which no case could be checked, or no result."""
 
     op: str
     device: str
-    """The slug; empty if no case could be checked on any device."""
+    """The slug; empty if no case could be checked on any device, or no result."""
     reason: str
 
     def __str__(self) -> str:
@@ -67,13 +71,18 @@ class UncheckedOp:
 
 
 def unchecked(rows: Iterable[OpChecks]) -> tuple[UncheckedOp, ...]:
-    """Return the ops that were checked on no device, and then the others with the devices on which they were not."""
+    """Return the ops that were checked on no device, those without a definition, and then those of single devices."""
     by_op: dict[str, list[OpChecks]] = {}
     for row in rows:
         by_op.setdefault(row.op, []).append(row)
     nowhere = [op for op, on in by_op.items() if not any(row.checked for row in on)]
     return (
         *(UncheckedOp(op=op, device="", reason=_reason(by_op[op])) for op in nowhere),
+        *(
+            UncheckedOp(op=op, device="", reason=_lacks_definition(op))
+            for op, on in by_op.items()
+            if op not in nowhere and any(row.undefined for row in on) and not any(row.compared for row in on)
+        ),
         *(
             UncheckedOp(op=op, device=row.device, reason=_reason([row]))
             for op, on in by_op.items()
@@ -130,6 +139,10 @@ def second_run_words(kind: SecondRun) -> str:
             return "runs with another thread"
         case SecondRun.BUILD:
             return "runs of unoptimised code"
+
+
+def _lacks_definition(op: str) -> str:
+    return f"its results, for it has no definition: write the function under @{op.rpartition(':')[2]}.reference"
 
 
 def _reason(rows: Iterable[OpChecks]) -> str:

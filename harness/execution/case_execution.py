@@ -31,6 +31,7 @@ from harness.model.run import (
     Completed,
     Ending,
     FormMismatch,
+    NanResult,
     OutOfMemory,
     Raised,
     Refused,
@@ -75,12 +76,17 @@ class CaseExecution(ABC):
         """What the op of the latest `run` told Hypothesis's `note`."""
         self.mismatches: tuple[FormMismatch, ...] = ()
         """The results of the latest `run` whose form differs from the definition's."""
+        self.is_undefined = False
+        """True if the op of the latest `run` has no definition that could be computed."""
+        self.nans: tuple[NanResult, ...] = ()
+        """The results of the latest `run` that hold NaN, if it is undefined."""
 
     def run(self, op: Op, case: Case) -> tuple[Ending, tuple[Result, ...]]:
         """Return how the case ended, and its results; none unless it completed.  `mismatches` has the other ones."""
         self.seconds = {}
         self.notes = []
         self.mismatches = ()
+        self.is_undefined, self.nans = False, ()
         return self._ended(op, lambda: self._results(op, case), ())
 
     def run_paired(self, op: Op, request: PairedRunRequest) -> tuple[Ending, tuple[Sketch, ...]]:
@@ -162,9 +168,6 @@ def _ending(op: Op, error: Exception, phase: str) -> Ending:
     message = str(error)
     if operator := MISSING_OPERATOR.match(message):
         return _unsupported(CannotExecute(f"{operator[1]} on the CPU"), error)
-    if isinstance(error, NotImplementedError) and phase == "reference":
-        what = f"the definition of {op.name}, which is still to be written: replace its NotImplementedError"
-        return _unsupported(CannotExecute(what), error)
     if part := missing_part(error):
         return _unsupported(CannotExecute(part), error)
     if unsupported := UNSUPPORTED_TYPE.search(message):

@@ -15,7 +15,7 @@ from harness.execution.result_forms import kind_of
 from harness.execution.tolerance import Array, Expected, Tolerance, sizes, tiles
 from harness.model.paired_run import Sketch
 from harness.model.picture import Spread
-from harness.model.run import Measure, Result
+from harness.model.run import Measure, NanResult, Result
 
 SKETCHES = 8
 """Random projections of each result."""
@@ -77,6 +77,20 @@ def compare(name: str, got: torch.Tensor, expected: Expected, tolerance: Toleran
         sketch_tolerance=tuple(4 * tolerance.whole * math.sqrt(max(1, block.numel())) for block in blocks),
         wrong_map=_wrong_map(error, tolerance) if is_wrong and noted.has_error_map else None,
         unwritten_map=_unwritten_map(got) if unwritten else None,
+    )
+
+
+def nan_result(name: str, got: torch.Tensor, writer: Writer) -> NanResult:
+    """Return the facts of a result that holds NaN and has no definition."""
+    cells = got.detach().isnan()
+    first = np.unravel_index(int(cells.reshape(-1).to(torch.uint8).argmax()), tuple(got.shape))
+    return NanResult(
+        name=name,
+        shape=tuple(got.shape),
+        cells=int(cells.sum()),
+        first=tuple(map(int, first)),
+        unwritten=count_poison(got)[0],
+        writer=writer,
     )
 
 

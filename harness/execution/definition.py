@@ -1,5 +1,7 @@
 """The reference of an op: outputs and gradients of its definition in any type, from the same rounded inputs."""
 
+import opcode
+import traceback
 from collections.abc import Mapping
 from typing import Any, cast
 
@@ -14,6 +16,10 @@ from harness.model.case import Case
 from harness.model.op import Op
 
 
+class Undefined(Exception):
+    """The op has no definition, or one that is still to be written."""
+
+
 def reference(
     op: Op, case: Case, inputs: Mapping[str, torch.Tensor | None], cotangents: Tensors, dtype: torch.dtype
 ) -> Tensors:
@@ -21,13 +27,20 @@ def reference(
 
     Raises:
         OutputsDiffer: the definition has other outputs than the op, by names or shapes of `cotangents`.
+        Undefined: there is no definition.
     """
     copies = {
         name: None if value is None else detached(value, dtype if value.is_floating_point() else value.dtype)
         for name, value in inputs.items()
     }
     leaves = {name: copy.requires_grad_() for name in op.wanted_gradients(case) if (copy := copies[name]) is not None}
-    outputs = _check_outputs(cotangents, op.reference(**arguments_for(op.reference, copies, op.settings(case))))
+    try:
+        returned = op.reference(**arguments_for(op.reference, copies, op.settings(case)))
+    except NotImplementedError as error:
+        if _is_still_to_be_written(error):
+            raise Undefined from None
+        raise
+    outputs = _check_outputs(cotangents, returned)
     differentiable = {name: output for name, output in outputs.items() if output.requires_grad}
     results = dict(outputs)
     if leaves and differentiable:
@@ -38,6 +51,13 @@ def reference(
         )
         results |= with_zeros(computed, leaves)
     return {name: value.detach() for name, value in results.items()}
+
+
+def _is_still_to_be_written(error: NotImplementedError) -> bool:
+    """Return True if a statement of the definition raised the error, as in a draft, and no operator of torch."""
+    *_, (frame, _) = traceback.walk_tb(error.__traceback__)
+    is_statement = opcode.opname[frame.f_code.co_code[frame.f_lasti]] == "RAISE_VARARGS"
+    return is_statement and "/torch/" not in frame.f_code.co_filename
 
 
 def arrays(results: Tensors) -> dict[str, Array]:

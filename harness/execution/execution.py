@@ -15,8 +15,8 @@ import torch
 from harness.engines.torch.torch_seam import plain_torch
 from harness.errors import CannotExecute
 from harness.execution.case_execution import CaseExecution, LibraryContext, autograd_mode
-from harness.execution.compare import Noted, compare, digests, sketch
-from harness.execution.definition import arrays, gradients, reference, with_zeros
+from harness.execution.compare import Noted, compare, digests, nan_result, sketch
+from harness.execution.definition import Undefined, arrays, gradients, reference, with_zeros
 from harness.execution.definition_memory import DefinitionMemory
 from harness.execution.exact_comparison import SAMPLES, STEP, ExactValues, compare_exact
 from harness.execution.exact_memory import ExactMemory
@@ -50,7 +50,7 @@ from harness.model.case import Case, DType, Scale, ValueDistribution
 from harness.model.op import Op
 from harness.model.paired_run import PairedRunRequest, Sketch
 from harness.model.product_precision import product_epsilon
-from harness.model.run import Ending, ExactComparison, FormMismatch, Result, ResultForm, Role
+from harness.model.run import Ending, ExactComparison, FormMismatch, NanResult, Result, ResultForm, Role
 
 HALVES = (torch.float16, torch.bfloat16)
 """Products of numbers of eight bits, and of integers, are often stored in these."""
@@ -243,14 +243,18 @@ class Execution(CaseExecution):
         Random rounding costs most of a small case, so samplings are tried from the cheapest on, until one settles it.
         A run that is shared, that is, whose tolerances serve for paired runs, needs at least the usual samples.
         """
+        self._compared_last = None
         try:
             with self._timed("reference"), plain_torch():
                 defined = _define(computed, is_shared=is_shared)
                 self.mismatches = (*_other_types(computed, defined), *_other_gradients(computed, defined))
         except OutputsDiffer as error:
-            self._compared_last = None
             expected = in_type(error.expected, computing_type(computed.case.dtype))
             self.mismatches = differences(computed.outputs, expected)
+            return ()
+        except Undefined:
+            with self._timed("compare"), plain_torch():
+                self.is_undefined, self.nans = True, self._nans(computed)
             return ()
         *samplings, last = (USUALLY, IN_DOUBT) if is_shared else (BARE, UNROUNDED, USUALLY, IN_DOUBT)
         for sampling in samplings:
@@ -258,6 +262,17 @@ class Execution(CaseExecution):
             if sampling.settles(results):
                 return results
         return self._sampled(computed, defined, last)
+
+    def _nans(self, computed: "_Computed") -> tuple[NanResult, ...]:
+        """Return the results that hold NaN; none if an input holds NaN or infinity."""
+        given = (*computed.inputs.values(), *computed.cotangents.values())
+        if not all(value is None or bool(value.isfinite().all()) for value in given):
+            return ()
+        return tuple(
+            nan_result(name, value, self._writers[name])
+            for name, value in computed.results.items()
+            if value.is_floating_point() and bool(value.isnan().any())
+        )
 
     def _sampled(self, computed: "_Computed", defined: "_Defined", sampling: Sampling) -> tuple[Result, ...]:
         with self._timed("reference"), plain_torch():

@@ -98,6 +98,8 @@ def _tested(op: Op, device: DeviceProfile, statistics: CampaignStatistics, *, ma
         abstain_reasons=dict((+counts.reasons).most_common(REASONS)),
         oversized=counts.oversized,
         may_be_oversized=may_be_oversized and bool(growing_dim_sets(op)),
+        compared=counts.compared,
+        undefined=counts.undefined,
         second_runs=dict(sorted(counts.second_runs.items())),
         eager=dict(sorted(counts.eager.items())),
         builds=len(counts.builds),

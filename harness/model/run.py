@@ -438,6 +438,23 @@ class FormMismatch:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class NanResult:
+    """A floating-point output or gradient that holds NaN, and that has no definition to be compared with."""
+
+    name: str
+    """As `Result.name`."""
+    shape: tuple[int, ...]
+    cells: int
+    """How many of them are NaN."""
+    first: tuple[int, ...]
+    """The index of the first."""
+    unwritten: int
+    """How many of them nothing has stored since they were allocated."""
+    writer: tuple[str, str] | None
+    """As `Result.writer`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Refilled:
     """A second run of the same case, with other values in lanes that masked loads leave undefined."""
 
@@ -546,6 +563,10 @@ class Run:
     """What torch's own operators computed of a compiled program, with the number of calls: `aten.mm`, a graph break."""
     mismatches: tuple[FormMismatch, ...] = ()
     """The results whose shape, type or presence differs from the definition's; outputs before gradients."""
+    is_undefined: bool = False
+    """True if the op has no definition, or one that is still to be written: no result was compared."""
+    nans: tuple[NanResult, ...] = ()
+    """The results of an undefined op that hold NaN although no input does, nor infinity."""
     memory: tuple[MemoryEvent, ...] = ()
     refilled: Refilled | None = None
     """None if no lane was undefined, or the case did not complete."""

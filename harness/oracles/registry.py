@@ -19,7 +19,7 @@ from harness.model.verdict import Abstain, Fail, Outcome, Pass, Signature, Verdi
 from harness.oracles.base import Evidence, Oracle
 from harness.oracles.completes import Completes
 from harness.oracles.endings import NO_LAUNCH
-from harness.oracles.traits import UNKNOWN, Need, PromiseScope, Traits
+from harness.oracles.traits import UNKNOWN, Need, PromiseScope, Proof, Traits
 
 
 def _all() -> Iterator[Oracle]:
@@ -37,6 +37,7 @@ NOT_REQUESTED = frozenset[str]().union(*(oracle.traits.not_requested for oracle 
 OVERSIZED = "of an oversized case a few programs run and nothing is compared"
 NO_VALUES = "FpSan computes in integers, and nothing but bits can be compared"
 NAN_TAINTED = "what infinity or NaN reaches may differ from run to run"
+NO_DEFINITION = "the op has no definition, or one that is still to be written: no result was compared"
 NO_SUCH_RESULT = "no result has the structure of the definition's, so none was compared"
 
 
@@ -134,7 +135,8 @@ def judge_all(
         elif _compares_nan_taint(oracle, run.case):
             verdicts.append(Abstain(oracle=oracle.name, reason=NAN_TAINTED))
         elif _lacks_results(oracle, run):
-            verdicts.append(Abstain(oracle=oracle.name, reason=NO_SUCH_RESULT))
+            reason = NO_DEFINITION if run.is_undefined else NO_SUCH_RESULT
+            verdicts.append(Abstain(oracle=oracle.name, reason=reason))
         else:
             cases = oracle.paired_runs(run)
             known = tuple(paired_runs[case.digest] for case in cases if case.digest in paired_runs)
@@ -181,7 +183,12 @@ def _compares_nan_taint(oracle: Oracle, case: Case) -> bool:
 
 def _lacks_results(oracle: Oracle, run: Run) -> bool:
     needs_results = not oracle.traits.needs.isdisjoint({Need.RESULTS, Need.COMPARABLE_RESULTS})
-    return bool(run.mismatches) and not run.results and needs_results
+    return bool(run.mismatches or run.is_undefined) and not run.results and needs_results
+
+
+def is_missing_definition(run: Run, verdicts: Iterable[Verdict]) -> bool:
+    """Return True if a result was to be compared with a definition, and there is none."""
+    return run.is_undefined and any(traits_of(verdict.oracle).proof is Proof.TRUTH for verdict in verdicts)
 
 
 def outcome(run: Run, verdicts: Sequence[Verdict]) -> Outcome:

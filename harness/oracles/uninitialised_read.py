@@ -32,7 +32,8 @@ class NoUninitialisedReads(SingleRunOracle):
     def judge(self, evidence: Evidence) -> tuple[Verdict, ...]:
         """Fail once for each line that reads."""
         run = evidence.run
-        is_used = not run.results or any(result.nonfinite for result in run.results)
+        is_used = any(result.nonfinite for result in run.results) or bool(run.nans)
+        is_used |= not run.results and not run.is_undefined
         is_used &= isinstance(run.ending, Completed)
 
         def fail(group: Sequence[UninitialisedRead]) -> Fail:

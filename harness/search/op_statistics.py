@@ -25,6 +25,10 @@ class OpStatistics:
     """Oversized cases that did not abstain."""
     second_runs: Counter[SecondRun] = field(default_factory=Counter[SecondRun])
     """Completed second runs; kinds that are possible but did not run count 0."""
+    compared: int = 0
+    """Cases whose results were compared with the definition."""
+    undefined: int = 0
+    """Cases whose results were to be compared, and that found no definition."""
     eager: Counter[str] = field(default_factory=Counter[str])
     """How many checked cases left each part of a compiled program to torch's own operators."""
     builds: set[str] = field(default_factory=set[str])
@@ -39,6 +43,8 @@ class OpStatistics:
             self.second_runs.update(examined.second_runs)
             self.eager.update(dict.fromkeys(examined.run.eager, 1))
         self.builds.update(builds)
+        self.compared += bool(examined.run.results)
+        self.undefined += registry.is_missing_definition(examined.run, examined.verdicts)
 
     def add_outcome(self, examined: Examination, cases: int) -> None:
         """Add the outcome of a case, or take it back if `cases` is -1."""

@@ -100,8 +100,8 @@ def test_a_kernel_alone_is_launched_and_its_missing_definition_is_named(reposito
     assert done.out.splitlines()[0] == "wrote suites/adding.py, 1 op: write the definition of add_kernel (line 29)"
     found = repository.harness("fuzz", "suites/adding.py", "--cases", "4", "--seed", "1", "--device", "h200")
     assert found.status == 3, found.out + found.err
-    assert "the definition of add_kernel, which is still to be written: replace its NotImplemented" in found.out
-    assert "adding.py:29" in found.out
+    assert "not checked: add_kernel (its results, for it has no definition: write the function under" in found.out
+    assert "4 passed, 0 failed" in found.out
     suite = repository.folder / "suites" / "adding.py"
     text = suite.read_text(encoding="utf-8")
     number = 'raise NotImplementedError("the definition of add_kernel in differentiable torch")'

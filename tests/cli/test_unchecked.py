@@ -31,6 +31,56 @@ doubled_without_kernels.reference(lambda x: x * 2)
 """
 
 
+SPLIT = """
+import torch
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def split_sum_kernel(x, y, T, BLOCK: tl.constexpr):
+    o = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.atomic_add(y, tl.sum(tl.load(x + o, mask=o < T, other=0.0)))
+
+
+def split_sum(x, start):
+    y = start(1, dtype=torch.float32)
+    split_sum_kernel[(triton.cdiv(x.shape[0], 16),)](x, y, x.shape[0], BLOCK=16)
+    return y
+"""
+WITHOUT_DEFINITIONS = """
+from harness.suite import DType, beside, op, tensor, tokens
+
+DECLARED = {"dims": {"T": tokens(64, grows=False)}, "inputs": {"x": tensor("T", grad=False)}, "dtypes": (DType.FP32,)}
+
+
+@op(**DECLARED)
+def started_empty(x):
+    import torch
+
+    return beside(__file__, "kernels/split.py").split_sum(x, torch.empty)
+
+
+@op(**DECLARED)
+def drafted(x):
+    import torch
+
+    return beside(__file__, "kernels/split.py").split_sum(x, torch.zeros)
+
+
+@drafted.reference
+def drafted_definition(x):
+    raise NotImplementedError("the definition of drafted in differentiable torch")
+
+
+@op(**DECLARED, waives=("float64-values",))
+def smoke_only(x):
+    import torch
+
+    return beside(__file__, "kernels/split.py").split_sum(x, torch.zeros)
+"""
+
+
 @pytest.fixture
 def project(tmp_path: Path) -> Project:
     return Project(tmp_path)
@@ -93,3 +143,46 @@ def test_the_counts_of_an_interrupted_search_add_up(project: Project) -> None:
         cases = row["passed"] + row["failed"] + row["abstained"]
         for oracle in {one["oracle"] for one in of_row}:
             assert sum(one["cases"] for one in of_row if one["oracle"] == oracle) == cases
+
+
+@pytest.mark.parametrize(
+    ("op", "status", "lines"),
+    [
+        (
+            "started_empty",
+            1,
+            (
+                "ERROR  uninitialised-read  split_sum_kernel",
+                "same cause     error, finite-results: split_sum_kernel y",
+                "1 finding: 1 error",
+            ),
+        ),
+        (
+            "drafted",
+            3,
+            (
+                "not checked: drafted (its results, for it has no definition: write the function under",
+                "no findings; 1 of 1 op could not be checked",
+            ),
+        ),
+        ("smoke_only", 0, ("finite-results 10", "no findings")),
+    ],
+)
+def test_an_op_without_a_definition_is_green_only_if_it_says_so(
+    project: Project, op: str, status: int, lines: tuple[str, ...]
+) -> None:
+    project.write("suites/kernels/split.py", SPLIT)
+    project.write("suites/split.py", WITHOUT_DEFINITIONS)
+    searched = ("fuzz", "suites/split.py", "--device", "h200", "--cases", "10", "--seed", "1", "--fail-on", "error")
+    done = project.harness(*searched, "--op", op)
+    assert done.status == status, done.out + done.err
+    assert [line for line in lines if line not in done.out] == []
+
+
+def test_a_draft_fails_its_test_in_pytest(project: Project) -> None:
+    project.write("suites/kernels/split.py", SPLIT)
+    project.write("suites/split.py", WITHOUT_DEFINITIONS)
+    options = ("suites", "--harness-device", "h200", "--harness-cases", "3", "-p", "no:cacheprovider")
+    done = project.pytest(*options)
+    assert (done.status, "1 passed" in done.out, "2 failed" in done.out) == (1, True, True), done.out
+    assert "nothing checked: drafted on h200 (its results, for it has no definition: write the" in done.out

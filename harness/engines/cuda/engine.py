@@ -132,6 +132,8 @@ class CudaEngine:
             launches=tuple(case_launches.launches),
             results=results,
             mismatches=self._execution.mismatches,
+            is_undefined=self._execution.is_undefined,
+            nans=self._execution.nans,
             notes=tuple(self._execution.notes),
             memory=(*case_launches.memory, *case_launches.scratch),
             repeated=repeated,

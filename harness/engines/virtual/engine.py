@@ -169,6 +169,8 @@ class VirtualEngine:
                 launches=tuple(launches.launches),
                 results=() if launches.halted else results,
                 mismatches=() if launches.halted else self._execution.mismatches,
+                is_undefined=self._execution.is_undefined,
+                nans=() if launches.halted else self._execution.nans,
                 notes=tuple(self._execution.notes),
                 eager=dict(EMULATION.eager),
                 memory=tuple(launches.memory),
