@@ -224,7 +224,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         return
     from harness.pytest_plugin import gpu_workers, shard_reports  # noqa: PLC0415 - as above
 
-    _end_by_sigterm(config)
+    _end_with_others(config)
     devices = devices_for(config) if gpu_workers.uses_gpus(config) else ()
     places = [number for number, item in enumerate(items) if device_of(item)]
     ours = sorted(map(items.__getitem__, places), key=lambda item: (not _is_regression(item), _rank(item, devices)))
@@ -249,11 +249,16 @@ def _writes_report(config: pytest.Config) -> bool:
     return not is_worker and bool(config.option.harness_json or config.option.harness_shard)
 
 
-def _end_by_sigterm(config: pytest.Config) -> None:
-    """Let SIGTERM end the run as Ctrl-C does: pytest prints its summary, and no process is left.
+def _end_with_others(config: pytest.Config) -> None:
+    """Let SIGTERM end the run as Ctrl-C does, and the end of pytest-xdist's controller its workers.
 
-    `timeout` and CI systems send it.  Handlers of others stay.
+    `timeout` and CI systems send SIGTERM: pytest prints its summary, and no process is left.  Handlers of others stay.
+    pytest-xdist alone gives a worker 15 s to end, and a worker that holds a GPU fails the next command.
     """
+    if hasattr(config, "workerinput"):
+        from harness.workers.supervision import linux  # noqa: PLC0415 - as above
+
+        linux.die_with(os.getppid())
     if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL and threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGTERM, signal.default_int_handler)
         config.add_cleanup(_end_at_once_by_sigterm)

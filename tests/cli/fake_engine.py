@@ -1,5 +1,9 @@
 """An engine that runs nothing: what a case shows depends on the name of its op alone."""
 
+import ctypes
+import os
+import signal
+import subprocess
 import time
 from dataclasses import replace
 
@@ -40,7 +44,7 @@ class FakeEngine:
 
     `misshapen` never returns what its reference returns.  `overlapping` stores cells twice from three rows on.
     `unknown` cannot be checked.  `slow` takes 50 ms a case.  `only_on_rtx` can be checked on those GPUs.  `dying`
-    breaks the harness at more than a hundred rows.
+    breaks the harness at more than a hundred rows.  `stubborn` and a process that it starts end by SIGKILL only.
     """
 
     traits = VIRTUAL
@@ -70,6 +74,13 @@ class FakeEngine:
             case "slow":
                 time.sleep(0.05)  # waits for nothing: it stands for a slow kernel
                 return facts(case, lambda case: case.dims["T"] >= 3)
+            case "stubborn":
+                signal.signal(signal.SIGTERM, signal.SIG_IGN)
+                subprocess.Popen(["sleep", "600"])
+                with open(os.environ["STUBBORN_FIFO"], "w", encoding="ascii") as fifo:
+                    fifo.write("stubborn\n")
+                ctypes.PyDLL(None).sleep(600)  # a long call of native code: no signal handler in Python runs
+                return facts(case, never)
             case "dying":
                 if case.dims["T"] > 100:
                     raise AssertionError("the engine itself is broken")

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import psutil
 import pytest
 
 from harness import catalogue
@@ -22,6 +23,7 @@ from harness.findings.report_merging import merge_documents
 from harness.model.case import Case, DType
 from tests import plugin
 from tests.cli.fake_engine import suite_of
+from tests.workers.setting import MARK, Fifo, processes_marked
 
 pytestmark = pytest.mark.slow
 
@@ -47,6 +49,15 @@ def interrupt(phase, info):
 
 gc.callbacks.append(interrupt)
 gc.set_threshold(50)
+"""
+STUCK = """
+import ctypes
+import os
+
+def test_stuck():
+    with open(os.environ["STUBBORN_FIFO"], "w") as fifo:
+        fifo.write("stuck\\n")
+    ctypes.PyDLL(None).sleep(600)
 """
 CASE = Case(
     op="suites/norm.py:overlapping",
@@ -186,6 +197,29 @@ def test_a_run_that_is_ended_has_stored_what_it_saw(repository: Repository, numb
     out, _ = process.communicate(timeout=60)
     assert ("KeyboardInterrupt" in out) == (number == signal.SIGTERM)
     assert len(list(findings.glob("*/finding.json"))) == 1
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, pytest.param(signal.SIGKILL, marks=pytest.mark.nightly)])
+def test_no_worker_of_xdist_outlives_its_controller(
+    repository: Repository, number: signal.Signals, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fifo, mark = Fifo(repository.folder / "fifo"), str(repository.folder)
+    monkeypatch.setenv("STUBBORN_FIFO", str(repository.folder / "fifo"))
+    monkeypatch.setenv(MARK, mark)
+    repository.write("suites/stubborn.py", suite_of("stubborn"))
+    repository.write("suites/test_native.py", STUCK)
+    process = repository.start(
+        "suites/stubborn.py", "suites/test_native.py", "-k", "rtx-pro-6000 or stuck", "-n", "2", "--dist", "loadfile"
+    )
+    seen = fifo.read()
+    while sorted(seen.split()) != ["stubborn", "stuck"]:
+        seen += fifo.read()
+    marked = [other for other in processes_marked(mark) if other.pid != os.getpid()]
+    process.send_signal(number)
+    process.communicate(timeout=5)
+    _, alive = psutil.wait_procs(marked, timeout=5)
+    assert (len(marked) >= 6, alive) == (True, [])
+    fifo.close()
 
 
 def test_an_interrupt_that_python_drops_ends_the_run(repository: Repository) -> None:
