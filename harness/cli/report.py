@@ -16,6 +16,7 @@ from harness.errors import MissingPart, UsageError
 from harness.extras import require
 from harness.findings.store import FOLDER as STORE
 from harness.reports import markdown
+from harness.reports.checkout import checkout_of
 from harness.reports.contents import ReportContents
 from harness.reports.junit import junit
 from harness.reports.sarif import sarif
@@ -82,7 +83,7 @@ def _page(contents: ReportContents) -> str:
     require("report", "the page of harness report")
     from harness.reports.html.page import page  # noqa: PLC0415 - it needs the extra
 
-    return page(contents, datetime.now(UTC))
+    return page(contents, datetime.now(UTC), checkout_of(project_of(Path.cwd())))
 
 
 def _write(name: str, text: str) -> None:

@@ -8,11 +8,13 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from html.parser import HTMLParser
 
+from harness.reports.checkout import Checkout
 from harness.reports.contents import ReportContents, ReportedBug
 from harness.reports.html.page import page
 from harness.reports.report_history import stages
 from tests.reports.samples import EVIL, GONE, LINK, MISCOMPILED, MISSING, OVERLAP, STRAY, VALUES, with_missing
 
+CHECKOUT = Checkout(repository=LINK, commit="0123456789abcdef", date="2030-01-01", is_changed=True)
 NOW = datetime(2030, 1, 2, 3, 4, tzinfo=UTC)
 VOID = {"meta", "link", "br", "hr", "img", "input", "wbr"}
 
@@ -171,3 +173,24 @@ def test_a_page_without_findings_says_so() -> None:
     assert "No findings" in parsed.said
     assert "2030-01-02 03:04 UTC" in parsed.said
     assert parsed.tags["svg"] == 0
+
+
+def test_the_top_names_repository_commit_and_date(whole: ReportContents) -> None:
+    said = " ".join(Parsed(page(whole, NOW, CHECKOUT)).said.split())
+    assert f"Repository {LINK}, commit 0123456789ab of 2030-01-01, with changes that are not committed." in said
+    assert "Repository" not in Parsed(page(whole, NOW)).said
+
+
+def test_each_row_says_whether_its_finding_is_new(whole: ReportContents) -> None:
+    text = page(whole, NOW)
+    rows = re.findall(r'<tr data-finding="finding-(\w+)".*?</tr>', text, re.DOTALL)
+    marks = re.findall(r'<tr data-finding=.*?<span class="tag (new|still)">', text, re.DOTALL)
+    assert list(zip(rows, marks, strict=True)) == [(VALUES.id, "new"), (STRAY.id, "new"), (OVERLAP.id, "still")]
+    alone = page(replace(whole, earlier=()), NOW)
+    assert 'class="tag new"' not in alone
+
+
+def test_oracles_without_a_verdict_are_named_below_the_grid(whole: ReportContents) -> None:
+    said = " ".join(Parsed(page(whole, NOW)).said.split())
+    assert "Oracles that only abstained 1 oracle" in said
+    assert re.search(r"Not run: .*write-overlap", said)

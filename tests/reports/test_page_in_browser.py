@@ -1,17 +1,23 @@
 """The page as a person opens it: from disk, in headless Chromium, on a phone and on a wide screen, light and dark."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
+from harness.documents.campaign import VerdictCount
 from harness.model.finding import Finding
-from harness.reports.contents import ReportContents
+from harness.model.picture import ElementSpan, Spread
+from harness.model.verdict import Outcome
+from harness.oracles import registry
+from harness.reports.contents import ReportContents, ReportedBug, ReportedCampaign
 from harness.reports.html.page import page
 from tests.reports.axe import violations
 from tests.reports.chromium import INSTALL, Browser, find
-from tests.reports.samples import OVERLAP, STRAY, VALUES
+from tests.reports.samples import BESIDE, OVERLAP, REPORT, STRAY, VALUES, WRONG
+from tests.search.fakes import OP
 
 EXECUTABLE = find()
 pytestmark = [
@@ -36,6 +42,23 @@ Array.from(document.querySelectorAll('body *')).filter(one => {
   const box = one.getBoundingClientRect();
   return box.right > document.documentElement.clientWidth + 1 && !one.closest('.scroll, .code, .skip');
 }).map(one => one.outerHTML.slice(0, 80))
+"""
+IN_SIGHT = """
+Array.from(document.querySelectorAll('#all-findings tbody tr')).flatMap(row => [row.cells[3], row.cells[4]])
+  .map(cell => cell.getBoundingClientRect()).filter(box => box.width > 20 && box.right <= innerWidth).length
+"""
+CLIPPED = """
+Array.from(document.querySelectorAll('svg')).flatMap(svg => {
+  const view = svg.viewBox.baseVal;
+  return Array.from(svg.querySelectorAll('text')).filter(text => {
+    const box = text.getBBox();
+    return box.width && (box.x < 0 || box.y < 0 || box.x + box.width > view.width || box.y + box.height > view.height);
+  }).map(text => text.textContent);
+})
+"""
+CUT = """
+Array.from(document.querySelectorAll('#grid ~ .scroll, .pictures .scroll'))
+  .filter(one => one.scrollWidth > one.clientWidth).map(one => one.ariaLabel)
 """
 UNSEEN = """
 Array.from(document.querySelectorAll('svg')).filter(one => {
@@ -80,6 +103,37 @@ def file(whole: ReportContents, tmp_path: Path) -> Path:
     path = tmp_path / "report.html"
     path.write_text(page(whole, datetime(2030, 1, 2, tzinfo=UTC)), encoding="utf-8")
     return path
+
+
+@pytest.fixture
+def crowded(tmp_path: Path) -> Path:
+    """A page with most oracles on two devices, and with pictures of large tensors."""
+    verdicts = tuple(
+        VerdictCount(op=OP.id, device=device, oracle=oracle.name, outcome=Outcome.PASS, cases=123)
+        for oracle in registry.ALL[:28]
+        for device in ("b200", "rtx-pro-6000")
+    )
+    tall = replace(WRONG, spread=Spread(shape=(1 << 24, 3), marks=((0, 0, 4.0),)), worst=(0, 0))
+    span = replace(BESIDE, elements=ElementSpan(shape=(4, 8), extent=1 << 30, storage=(0, 1 << 30), touched=(0, 9)))
+    far = replace(span, elements=replace(span.elements, touched=((1 << 30) + 1000, (1 << 30) + 1016)))
+    finding = replace(VALUES, fail=replace(VALUES.fail, pictures=(tall, span, far)))
+    campaign = ReportedCampaign(name="nightly", report=replace(REPORT, verdicts=verdicts))
+    path = tmp_path / "crowded.html"
+    contents = ReportContents(bugs=(ReportedBug(finding=finding), ReportedBug(finding=OVERLAP)), campaigns=(campaign,))
+    path.write_text(page(contents, datetime(2030, 1, 2, tzinfo=UTC)), encoding="utf-8")
+    return path
+
+
+def test_no_label_grid_or_picture_is_cut_on_a_wide_screen(browser: Browser, crowded: Path) -> None:
+    browser.resize(1280)
+    browser.open(crowded.as_uri())
+    assert (browser.value(CLIPPED), browser.value(CUT)) == ([], [])
+
+
+def test_kernel_and_place_are_in_sight_on_a_phone(browser: Browser, file: Path) -> None:
+    browser.resize(400)
+    browser.open(file.as_uri())
+    assert browser.value(IN_SIGHT) == 6
 
 
 def test_the_page_opens_from_disk_without_error_or_request(browser: Browser, file: Path) -> None:

@@ -56,6 +56,30 @@ class OracleGrid:
     oracles: tuple[str, ...]
     rows: tuple[OracleGridRow, ...]
 
+    @property
+    def judging(self) -> tuple[int, ...]:
+        """The indices of the oracles with a verdict on any row."""
+        return tuple(index for index, squares in enumerate(self._columns) if any(map(_has_verdict, squares)))
+
+    @property
+    def only_abstaining(self) -> tuple[int, ...]:
+        """The indices of the oracles that abstained on each row where they were asked."""
+        return tuple(
+            index
+            for index, squares in enumerate(self._columns)
+            if any(square.abstained for square in squares) and not any(map(_has_verdict, squares))
+        )
+
+    @property
+    def not_run(self) -> tuple[str, ...]:
+        """The oracles that were asked nowhere."""
+        asked = {*self.judging, *self.only_abstaining}
+        return tuple(oracle for index, oracle in enumerate(self.oracles) if index not in asked)
+
+    @property
+    def _columns(self) -> tuple[tuple[Square, ...], ...]:
+        return tuple(tuple(row.squares[index] for row in self.rows) for index in range(len(self.oracles)))
+
 
 def grid_of(verdicts: Mapping[VerdictCell, int]) -> OracleGrid:
     """Return a row for every op on every device, tried or not."""
@@ -73,6 +97,10 @@ def grid_of(verdicts: Mapping[VerdictCell, int]) -> OracleGrid:
         return OracleGridRow(op=op, device=device, squares=tuple(_square(outcomes, tried) for outcomes in here))
 
     return OracleGrid(oracles=oracles, rows=tuple(row(op, device) for op in ops for device in devices))
+
+
+def _has_verdict(square: Square) -> bool:
+    return bool(square.passed or square.failed)
 
 
 def _square(counts: Mapping[Outcome, int], tried: int) -> Square:

@@ -17,6 +17,7 @@ from harness.model.paired_run import SecondRun
 from harness.model.picture import Picture, Span
 from harness.model.verdict import Outcome, Severity
 from harness.reports import region_plot
+from harness.reports.checkout import Checkout
 from harness.reports.contents import Attached, ReportContents, ReportedBug
 from harness.reports.finding_text import facts
 from harness.reports.html import plots
@@ -24,7 +25,7 @@ from harness.reports.html.code import Line, coloured, lines_of
 from harness.reports.html.oracle_grid import grid_of
 from harness.reports.html.pictures import Drawn, draw
 from harness.reports.html.svg import Drawing, Numbers
-from harness.reports.report_history import stages
+from harness.reports.report_history import Stage, stages
 from harness.reports.summary import count_text
 from harness.wording import counted
 
@@ -50,6 +51,8 @@ class BugEntry:
     anchor: str
     subject: str
     """Kernel and op."""
+    change: str
+    """`new` or `still`, compared with the report before; empty without one."""
     traits: Mapping[str, tuple[str, ...]]
     """What the lists of the page filter by; `CHOICES` has the names."""
     repeat_rate: float
@@ -71,14 +74,15 @@ class BugEntry:
         return self.bug.finding
 
 
-def page(contents: ReportContents, moment: datetime) -> str:
-    """Return the page, which works from disk.  `moment` is the time that it shows."""
+def page(contents: ReportContents, moment: datetime, checkout: Checkout | None = None) -> str:
+    """Return the page, which works from disk.  `moment` is the time that it shows, `checkout` where it is made."""
     names = Numbers()
     rows = stages(contents)
-    entries = tuple(_entry(bug, names) for bug in contents.bugs)
+    entries = tuple(_entry(bug, rows[-1] if rows else None, names) for bug in contents.bugs)
     script = files("harness.reports.html").joinpath("templates", SCRIPT).read_text(encoding="utf-8")
     return _environment().get_template(PAGE).render(
         contents=contents,
+        checkout=checkout,
         made=moment.strftime("%Y-%m-%d %H:%M %Z").strip(),
         errors=contents.count(Severity.ERROR),
         warnings=contents.count(Severity.WARNING),
@@ -111,9 +115,15 @@ def _choices(entries: Iterable[BugEntry]) -> Iterator[FilterChoice]:
             yield FilterChoice(name=name, label=label, values=tuple(values))
 
 
-def _traits(bug: ReportedBug) -> Mapping[str, tuple[str, ...]]:
+def _change(bug: ReportedBug, latest: Stage | None) -> str:
+    if latest is None:
+        return ""
+    return "new" if bug.finding.fail.signature in latest.new else "still"
+
+
+def _traits(bug: ReportedBug, change: str) -> Mapping[str, tuple[str, ...]]:
     finding = bug.finding
-    states = ("known" if bug.link else "not known", str(finding.confirmation))
+    states = ("known" if bug.link else "not known", str(finding.confirmation), *((change,) if change else ()))
     return {
         "severity": (str(bug.severity),),
         "oracle": (finding.fail.oracle,),
@@ -161,15 +171,16 @@ def _is_link(value: str) -> bool:
     return value.startswith(("https://", "http://"))
 
 
-def _entry(bug: ReportedBug, names: Numbers) -> BugEntry:
-    finding = bug.finding
+def _entry(bug: ReportedBug, latest: Stage | None, names: Numbers) -> BugEntry:
+    finding, change = bug.finding, _change(bug, latest)
     signature, source = finding.fail.signature, finding.fail.source
     op = finding.case.op_name
     return BugEntry(
         bug=bug,
         anchor=f"finding-{finding.id}",
         subject=f"{signature.kernel} in {op}" if signature.kernel else op,
-        traits=_traits(bug),
+        change=change,
+        traits=_traits(bug, change),
         repeat_rate=round(finding.repeats.shown / finding.repeats.runs, 4) if finding.repeats.runs else -1.0,
         commands=tuple(_commands(bug)),
         facts=(*facts(finding), *_origin(bug)),

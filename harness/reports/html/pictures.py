@@ -6,7 +6,11 @@ from math import inf, isfinite
 from harness.model.picture import Amount, Picture, Shading, Span, Spread
 from harness.reports.html.svg import Drawing, Numbers
 
-LEFT, TOP, LEGEND = 58, 22, 34
+NARROWEST_LEFT, TOP, LEGEND = 58, 22, 34
+LETTER = 6.2
+"""The width of a letter of a small label, at most."""
+OUTLINE = 12
+"""The smallest side of the outline of the cell that the message names."""
 ROOM, TALL = 470, 300
 """The largest width and height of all blocks together."""
 SMALLEST, LARGEST = 3, 26
@@ -47,13 +51,15 @@ def named(index: tuple[int, ...]) -> str:
 class _Sheet:
     """The blocks and their size in pixels."""
 
+    left: float
+    """The room for the labels of rows."""
     down: int
     across: int
     height: float
     width: float
 
     def corner(self, row: int, column: int) -> tuple[float, float]:
-        return LEFT + column * self.width, TOP + row * self.height
+        return self.left + column * self.width, TOP + row * self.height
 
 
 def _sheet(spread: Spread) -> _Sheet:
@@ -61,20 +67,21 @@ def _sheet(spread: Spread) -> _Sheet:
     down, across = max(1, -(-rows // height)), max(1, -(-columns // width))
     wide = max(SMALLEST, min(LARGEST, ROOM / across))
     tall = max(SMALLEST, min(LARGEST if across >= NARROW else LARGEST / 2, TALL / down))
-    return _Sheet(down=down, across=across, height=tall, width=wide)
+    left = max(NARROWEST_LEFT, LETTER * len(f"{rows - 1:,}") + 12)
+    return _Sheet(left=left, down=down, across=across, height=tall, width=wide)
 
 
 def _shading(picture: Shading, names: Numbers) -> Drawn:
     spread, sheet = picture.spread, _sheet(picture.spread)
     rows, columns = spread.table
-    right, bottom = sheet.corner(sheet.down, sheet.across)
+    left, (right, bottom) = sheet.left, sheet.corner(sheet.down, sheet.across)
     caption = f"{picture.tensor} {named(spread.shape)}: {picture.caption}"
     if spread.block != (1, 1):
         caption += f"; each block is {spread.block[0]} x {spread.block[1]} cells"
     description = f"{len(spread.marks)} of {sheet.down * sheet.across} blocks have such cells; the message names "
     description += f"{named(picture.worst)}."
     drawing = Drawing(max(right + 12, WIDEST_LEGEND), bottom + LEGEND + 8, title=caption, text=description, names=names)
-    drawing.rectangle((LEFT, TOP, right - LEFT, bottom - TOP), "sheet")
+    drawing.rectangle((left, TOP, right - left, bottom - TOP), "sheet")
     for row, column, amount in spread.marks:
         x, y = sheet.corner(row, column)
         style = _style(picture.amount, amount)
@@ -82,19 +89,19 @@ def _shading(picture: Shading, names: Numbers) -> Drawn:
         tip = f"{_place(spread, row, column)}: {_amount(picture.amount, amount)}"
         drawing.rectangle((x + gap, y + gap, sheet.width - 2 * gap, sheet.height - 2 * gap), style, tip)
     if rows > 1:
-        drawing.words(LEFT - 6, TOP + 10, "row 0", "small", anchor="end")
+        drawing.words(left - 6, TOP + 10, "row 0", "small", anchor="end")
         if bottom - TOP > 30:
-            drawing.words(LEFT - 6, bottom - 1, f"{rows - 1:,}", "small", anchor="end")
-    drawing.words(LEFT, TOP - 6, "0" if columns > 1 else "", "small")
-    if columns > 1 and right - LEFT > 30:
+            drawing.words(left - 6, bottom - 1, f"{rows - 1:,}", "small", anchor="end")
+    drawing.words(left, TOP - 6, "0" if columns > 1 else "", "small")
+    if columns > 1 and right - left > 30:
         drawing.words(
             right,
             TOP - 6,
-            f"column {columns - 1:,}" if right - LEFT > 90 else f"{columns - 1:,}",
+            f"column {columns - 1:,}" if right - left > 90 else f"{columns - 1:,}",
             "small",
             anchor="end",
         )
-    _ring(drawing, sheet, spread, picture.worst)
+    _outline(drawing, sheet, spread, picture.worst)
     _legend(drawing, bottom + 20, picture)
     return Drawn(caption=caption, svg=str(drawing))
 
@@ -128,22 +135,23 @@ def _range(noun: str, first: int, last: int) -> str:
     return f"{noun} {first:,}" if first == last else f"{noun}s {first:,} to {last:,}"
 
 
-def _ring(drawing: Drawing, sheet: _Sheet, spread: Spread, worst: tuple[int, ...]) -> None:
-    """Draw a ring around the cell that the message names, if the tensor has it."""
+def _outline(drawing: Drawing, sheet: _Sheet, spread: Spread, worst: tuple[int, ...]) -> None:
+    """Outline the cell that the message names, if the tensor has it; labels and legend stay free."""
     if len(worst) != len(spread.shape) or not worst or sheet.down * sheet.across == 1:
         return
     row = 0
     for at, size in zip(worst[:-1], spread.shape[:-1], strict=True):
         row = row * size + at
     x, y = sheet.corner(row // spread.block[0], worst[-1] // spread.block[1])
-    radius = max(6.0, 0.75 * max(sheet.width, sheet.height))
-    drawing.circle(x + sheet.width / 2, y + sheet.height / 2, radius, "ring", f"the message names {named(worst)}")
+    width, height = max(OUTLINE, sheet.width + 4), max(OUTLINE, sheet.height + 4)
+    box = (x + (sheet.width - width) / 2, y + (sheet.height - height) / 2, width, height)
+    drawing.rectangle(box, "outline", f"the message names {named(worst)}")
 
 
 def _legend(drawing: Drawing, y: float, picture: Shading) -> None:
     match picture.amount:
         case Amount.SHARE if picture.spread.block == (1, 1):
-            entries = [("heat3", "a cell"), ("", "(the ring: the one that the message names)")]
+            entries = [("heat3", "a cell"), ("", "(outlined: the one that the message names)")]
         case Amount.SHARE:
             entries = [("heat1", "some"), ("heat2", "many"), ("heat3", "nearly all of a block's cells")]
         case Amount.TOLERANCES:
@@ -155,7 +163,7 @@ def _legend(drawing: Drawing, y: float, picture: Shading) -> None:
             drawing.rectangle((x, y - 9, 11, 11), style)
             x += 15
         drawing.words(x, y, text, "small")
-        x += 6.2 * len(text) + 12
+        x += LETTER * len(text) + 12
 
 
 # --- the line of memory ----------------------------------------------------------------------------------------------
@@ -183,9 +191,9 @@ def _span(picture: Span, names: Numbers) -> Drawn:
     wide = max(4.0, (high + 1 - low) * scale)
     box = (min(at(low), LINE_WIDTH - 20 - wide), 24, wide, 38)
     drawing.rectangle(box, "touched", _range("element", low, high))
-    drawing.words(
-        min(max(at(low) + wide / 2, 60), LINE_WIDTH - 60), 16, _range("element", low, high), "small", anchor="middle"
-    )
+    label = _range("element", low, high)
+    half = LETTER * len(label) / 2
+    drawing.words(min(max(at(low) + wide / 2, half), LINE_WIDTH - half), 16, label, "small", anchor="middle")
     x = 20.0
     for style, text in (
         ("tensor", f"the tensor, 0 to {span.extent - 1:,}"),
@@ -194,5 +202,5 @@ def _span(picture: Span, names: Numbers) -> Drawn:
     ):
         drawing.rectangle((x, 76, 11, 11), style)
         drawing.words(x + 15, 85, text, "small")
-        x += 6.2 * len(text) + 34
+        x += LETTER * len(text) + 34
     return Drawn(caption=caption, svg=str(drawing))
