@@ -1,6 +1,7 @@
 """Find suite files without loading them, and name them so that they are found again from any folder."""
 
 import os
+import re
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -12,6 +13,11 @@ MODULE_PREFIX = "harness_suite_"
 """The beginning of the names of modules that suite files become."""
 SHIPPED = "suites"
 """How the names of the suites begin that come with the harness: `suites/fla/norm.py`, for short `fla:norm`."""
+REGRESSIONS = "regressions"
+"""The folder of kept findings, in the folder of suites."""
+OURS = re.compile(r'"kind"\s*:\s*"(campaign|shard|finding|regression|case)"')
+"""What a replay file holds."""
+READ_CHARACTERS = 2**16
 
 
 def suite_files(argument: str) -> tuple[str, ...]:
@@ -129,3 +135,12 @@ def is_suite(path: Path) -> bool:
     except (OSError, UnicodeDecodeError):
         return False
     return "harness.suite" in text or "from harness import suite" in text
+
+
+def may_be_replayed(file: Path) -> bool:
+    """Return True if the file seems to hold recorded cases, even if it is damaged."""
+    try:
+        with file.open(encoding="utf-8", errors="replace") as opened:
+            return OURS.search(opened.read(READ_CHARACTERS)) is not None
+    except OSError:
+        return False

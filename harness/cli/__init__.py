@@ -34,7 +34,7 @@ COMMANDS = {
     "replay": "run the cases of findings again, each in a fresh process",
     "report": "write findings as a page or for other tools, or merge reports",
     "findings": "list the stored findings",
-    "keep": "copy a finding to the regressions that pytest replays first",
+    "keep": "copy a finding to the regressions that searches replay first",
     "bisect": "find the release or commit that introduced or fixed a bug",
     "region": "map the sizes, SM counts and configs at which a bug shows",
     "repro": "write a finding as one Python file that shows it",

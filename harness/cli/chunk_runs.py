@@ -11,6 +11,7 @@ from harness.documents import files
 from harness.documents.chunk import Chunk, ChunkReport, ShardReport
 from harness.errors import StoreError, UsageError
 from harness.findings.known_issues import NO_ISSUES, KnownIssues
+from harness.findings.regressions import Regression
 from harness.findings.report_merging import merge_chunks
 from harness.fleet.chunk_plan import chunks_of_shard, options_of_chunk
 from harness.fleet.event_stream import EventStream
@@ -57,10 +58,13 @@ class ChunkRuns:
         report_path: Path | None,
         shard: Shard = NO_SHARD,
         events: EventStream | None = None,
+        regressions: Sequence[Regression] = (),
     ) -> None:
-        """Run the chunks of this shard; all chunks without a shard."""
+        """Run the chunks of this shard, and replay its share of the regressions; all of them without a shard."""
         self._chunks = chunks_of_shard(chunks, shard.number, shard.count) if shard.count else chunks
         self._search, self._chunk_count = chunks[0].search, chunks[0].count
+        shares = min(shard.count, self._chunk_count) or 1  # further shards have no chunk
+        self._regressions = regressions[(shard.number or 1) - 1 :: shares]
         self._shard = shard
         self._report_path = report_path
         self._events = events
@@ -92,7 +96,7 @@ class ChunkRuns:
                 self._keep_file(chunk)
                 print_notice(str(chunk))
                 session.begin(options_of_chunk(options, chunk))
-                search = SearchRun(session, interrupts, self._events)
+                search = SearchRun(session, interrupts, self._events, () if self._reports else self._regressions)
                 search.run()
                 with interrupts.deferred():
                     self._reports.append(ChunkReport(chunk=chunk, report=search.report(NO_ISSUES)))

@@ -3,6 +3,7 @@
 import argparse
 import os
 import sys
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import date
 from pathlib import Path
@@ -32,6 +33,7 @@ from harness.cli.search_run import SearchRun
 from harness.cli.surveys import CONFORMANCE_CASES, COVERAGE_CASES, SURVEYS
 from harness.errors import UsageError
 from harness.findings.known_issues import KnownIssues, read_known_issues
+from harness.findings.regressions import Regression, regressions_of
 from harness.fleet.chunk_plan import chunks_of
 from harness.fleet.event_stream import EventStream
 from harness.fleet.shards import parse_shard
@@ -44,6 +46,7 @@ from harness.search.engine_choice import parse_engine
 from harness.search.options import USUAL_CASES, Options, options_of
 from harness.search.session import Session
 from harness.suite_files import project_of
+from harness.wording import counted
 from harness.workers.spec import Isolation
 
 
@@ -64,21 +67,33 @@ def run(arguments: argparse.Namespace) -> ExitStatus:
     issues = read_known_issues(arguments.known, date.today())  # noqa: DTZ011 - a date that people write has no zone
     if arguments.events and chunk is None:
         raise UsageError("--events tells of one chunk: add --chunk FILE")
+    is_part = bool(arguments.op)
+    regressions = regressions_of(options, arguments.suites, is_part=is_part) if chunk is None else ()
     if arguments.ray:
+        if regressions:
+            print_notice(
+                f"{counted(len(regressions), 'kept regression')} not replayed on a cluster: pytest suites does"
+            )
         return run_on_ray(arguments, options, issues, report_path)
     if chunk is not None:
         runs = ChunkRuns([chunk], report_path, events=EventStream(_print_event) if arguments.events else None)
     elif shard is not None:
-        runs = ChunkRuns(chunks_of(options, shard.count, plan.env), report_path, shard)
+        runs = ChunkRuns(chunks_of(options, shard.count, plan.env), report_path, shard, regressions=regressions)
     else:
-        return _search(options, report_path, issues, Severity(arguments.fail_on))
+        return _search(options, report_path, issues, Severity(arguments.fail_on), regressions)
     return runs.run(options, issues, Severity(arguments.fail_on))
 
 
-def _search(options: Options, report_path: Path | None, issues: KnownIssues, fail_on: Severity) -> ExitStatus:
+def _search(
+    options: Options,
+    report_path: Path | None,
+    issues: KnownIssues,
+    fail_on: Severity,
+    regressions: Sequence[Regression],
+) -> ExitStatus:
     with Interrupts() as interrupts:
         with Session(options, print_notice) as session:
-            search = SearchRun(session, interrupts)
+            search = SearchRun(session, interrupts, regressions=regressions)
             search.run()
             interrupts.end()
         report = search.report(issues)

@@ -10,13 +10,13 @@ from harness.documents import files
 from harness.documents.finding import regression_document
 from harness.errors import UsageError
 from harness.libraries import portable
-from harness.suite_files import project_of
+from harness.suite_files import REGRESSIONS, SHIPPED, project_of
 
-REGRESSIONS = Path("suites", "regressions")
+KEPT = Path(SHIPPED, REGRESSIONS)
 
 
 def run(options: argparse.Namespace) -> ExitStatus:
-    """Copy a finding to the folder whose cases pytest replays first."""
+    """Copy a finding to the folder whose cases harness fuzz and pytest replay first."""
     path = locate(options.file)
     finding = read_whole_finding(path, options.finding)
     project = project_of(path.parent)
@@ -34,7 +34,7 @@ def run(options: argparse.Namespace) -> ExitStatus:
 
 def _regressions_of(project: Path) -> Path:
     """Return the folder of regressions in the project of a finding, as a relative path if it is in this folder."""
-    folder = project / REGRESSIONS
+    folder = project / KEPT
     return folder.relative_to(Path.cwd()) if folder.is_relative_to(Path.cwd()) else folder
 
 
@@ -50,6 +50,6 @@ exit status: 0 it is kept; 2 usage or harness error
         "--in",
         dest="folder",
         metavar="FOLDER",
-        help=f"where to (default: {REGRESSIONS}, in the project of the finding)",
+        help=f"where to (default: {KEPT}, in the project of the finding)",
     )
     add_libraries(parser)

@@ -75,4 +75,5 @@ def status_of(report: CampaignReport, fail_on: Severity) -> ExitStatus:
         return ExitStatus.ERROR
     if report.interrupted:
         return ExitStatus.INTERRUPTED
-    return ExitStatus.CLEAN if report.checked and not report.unchecked_ops else ExitStatus.NOTHING_CHECKED
+    is_whole = report.checked and not report.unchecked_ops and not report.unchecked_regressions
+    return ExitStatus.CLEAN if is_whole else ExitStatus.NOTHING_CHECKED

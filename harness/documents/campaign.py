@@ -84,6 +84,10 @@ class CampaignReport:
     """The cases that still ran when the time of the search was up; they are not among `cases`."""
     suite_errors: tuple[str, ...] = field(default=(), metadata=EACH_ONCE)
     """A message for each op whose results never have the structure of its definition's."""
+    regressions: int = field(default=0, metadata=TOTAL)
+    """Kept regressions that were replayed first.  What they show again is among the findings."""
+    unchecked_regressions: tuple[str, ...] = field(default=(), metadata=EACH_ONCE)
+    """A message for each of them that could not be checked."""
     builds: int = field(default=0, metadata=TOTAL)
     """Distinct kernels that were launched: constants, config and architecture included."""
     compiled_builds: int = field(default=0, metadata=TOTAL)

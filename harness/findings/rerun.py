@@ -179,12 +179,13 @@ def options_for(  # noqa: PLR0913 - the options of several commands, by keyword
     )
 
 
-def replay(recorded: Recorded, session: Session) -> Replayed:
+def replay(recorded: Recorded, session: Session, op: Op | None = None) -> Replayed:
     """Run the case in the session, alone in a fresh process, and check it.
 
     A recorded failure is checked by its own oracle and by all that need no further run, a bare case by every oracle.
+    `op` is the case's; by default the session has it.
     """
-    op = next(op for op in session.options.ops if op.id == recorded.case.op)
+    op = op or next(op for op in session.options.ops if op.id == recorded.case.op)
     before = (recorded.preceding_case,) if recorded.preceding_case else ()
     signature = recorded.signature
     asked = [oracle.name for oracle in registry.ALL if signature is None or isinstance(oracle, SingleRunOracle)]

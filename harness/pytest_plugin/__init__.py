@@ -6,7 +6,6 @@ suite.
 """
 
 import os
-import re
 import secrets
 import signal
 import sys
@@ -23,7 +22,6 @@ from harness.model.engine_traits import VIRTUAL
 from harness.pytest_plugin.plugin_options import (
     PARTS,
     RAN_ON,
-    REGRESSIONS,
     SEED_GIVEN,
     SETTINGS,
     SUITES,
@@ -35,7 +33,7 @@ from harness.pytest_plugin.plugin_options import (
     names_suites,
 )
 from harness.settings import Settings
-from harness.suite_files import is_suite
+from harness.suite_files import REGRESSIONS, is_suite, may_be_replayed
 from harness.wording import counted
 
 WATCH = "HARNESS_WATCH"
@@ -44,9 +42,6 @@ SEED, SEED_CHOSEN = "harness_seed", "harness_seed_chosen"
 """In `workerinput` of pytest-xdist."""
 LAST_SEED = "kernel-harness/seed"
 """The key in pytest's cache."""
-READ_CHARACTERS = 2**16
-OURS = re.compile(r'"kind"\s*:\s*"(campaign|shard|finding|regression|case)"')
-"""What a replay file holds."""
 ANNOUNCED = pytest.StashKey[bool]()
 """True once the seed has been printed, or if it is to be printed with pytest's header."""
 
@@ -169,7 +164,7 @@ def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Col
     in_suites = SUITES in file_path.parts[:-1]
     is_named = parent.session.isinitpath(file_path)
     may_be_regression = file_path.suffix == ".json" and in_suites and REGRESSIONS in file_path.parts[:-1]
-    is_regression = may_be_regression and (is_named or _may_be_replayed(file_path))
+    is_regression = may_be_regression and (is_named or may_be_replayed(file_path))
     may_be_suite = file_path.suffix == ".py" and (in_suites or is_named)
     if not is_regression and not (may_be_suite and is_suite(file_path)):
         return None
@@ -203,15 +198,6 @@ def check_kernel(request: pytest.FixtureRequest) -> Callable[..., None]:
         kernel_test_items.check_case(request, test, device, sizes)
 
     return check
-
-
-def _may_be_replayed(file: Path) -> bool:
-    """Return True if the file seems to be one of the harness's own, even if it is damaged."""
-    try:
-        with file.open(encoding="utf-8", errors="replace") as opened:
-            return OURS.search(opened.read(READ_CHARACTERS)) is not None
-    except OSError:
-        return False
 
 
 @pytest.hookimpl(trylast=True)  # shards share what -m and -k have left

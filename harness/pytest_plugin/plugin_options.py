@@ -17,8 +17,8 @@ from harness.project_settings import JoinedByCommas, read_project_settings
 from harness.search import USUAL_DEVICES
 from harness.settings import Settings
 
-SUITES, REGRESSIONS = "suites", "regressions"
-"""The folder of suites, and the folder in it whose cases run first."""
+SUITES = "suites"
+"""The folder of suites."""
 AUTO = "auto"
 """The value of `--harness-engine` that takes the GPUs of this machine or, without any, the virtual GPU."""
 SEVERITIES = ("warning", "error")

@@ -47,6 +47,9 @@ def summary(report: CampaignReport) -> Iterator[str]:
         f"({rate:.1f}/s, seed {report.seed}): "
         f"{report.passed} passed, {report.failed} failed, {report.abstained} abstained"
     )
+    if report.regressions:
+        yield f"replayed {counted(report.regressions, 'kept regression')} first"
+    yield from (f"regression not checked: {message}" for message in report.unchecked_regressions)
     yield from (f"known issue: {notice}" for notice in report.notices)
     yield from (f"suite error: {message}" for message in report.suite_errors)
     yield from (f"missing: {part} did not report" for part in report.missing)
@@ -104,6 +107,8 @@ def conclusion(report: CampaignReport) -> str:
     """Return the last line."""
     ops, missing = len(by_op(report.op_checks)), len(report.unchecked_ops)
     of_ops = f"; {missing} of {counted(ops, 'op')} could not be checked" if missing else ""
+    if unchecked := len(report.unchecked_regressions):
+        of_ops += f"; {unchecked} of {counted(report.regressions, 'regression')} could not be checked"
     if report.findings:
         errors = sum(finding.severity is Severity.ERROR for finding in report.findings)
         known = f"; {len(report.known_findings)} of them known" if report.known_findings else ""
