@@ -95,6 +95,8 @@ class Fail:
     """The cells of tensors at which the promise was broken, if the run has them."""
     argument: str = field(default="", compare=False)
     """The argument of the kernel through which memory was accessed; empty for other failures."""
+    launch_index: int | None = field(default=None, compare=False)
+    """The launch that failed, as an index into `Run.launches`; None if only its kernel is known, or nothing."""
     idiom: str = ""
     """A habit of code that many kernels share; failures of one oracle with one idiom are one finding."""
 

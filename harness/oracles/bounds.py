@@ -67,6 +67,7 @@ class InBounds(SingleRunOracle):
                 message=f"{sentence(worst)}{at_line(group)}{WRAPPED * is_overflow}",
                 meaning=meaning(worst),
                 source=worst.site.source,
+                launch_index=worst.site.launch,
                 argument=worst.site.argument,
                 pictures=_pictures(worst),
                 idiom=NARROW if is_overflow else "",
@@ -101,6 +102,7 @@ def _fail_trampled(run: Run, event: Trampled) -> Fail:
         message=f"{did} {cells} {event.region} of {site.argument}, the first at element {event.element}",
         meaning=STORE,
         source=site.source,
+        launch_index=site.launch,
     )
 
 

@@ -121,7 +121,14 @@ class _Failure:
             message=self.message,
             meaning=self.meaning,
             source=self.source,
+            launch_index=_last_launch(run, self.kernel),
         )
+
+
+def _last_launch(run: Run, kernel: str) -> int | None:
+    """Return the index of the kernel's last launch: none follows the one that ends a case."""
+    own = [index for index, launch in enumerate(run.launches) if launch.kernel == kernel]
+    return own[-1] if own else None
 
 
 def _judge_raised(run: Run, raised: Raised) -> Verdict:

@@ -48,6 +48,7 @@ class DescriptorAlignment(SingleRunOracle):
                 message=f"{sentence(first)}{at_line(group)}",
                 meaning=MEANING,
                 source=first.site.source,
+                launch_index=first.site.launch,
                 argument=first.site.argument,
                 idiom=IDIOMS[first.what],
             )

@@ -38,6 +38,7 @@ class DeviceAssertsHold(SingleRunOracle):
                     "kernel goes on with values that its author ruled out."
                 ),
                 source=first.site.source,
+                launch_index=first.site.launch,
             )
 
         return judge_lines(self.name, run, (event for event in run.memory if isinstance(event, AssertFailed)), fail)

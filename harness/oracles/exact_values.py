@@ -145,6 +145,7 @@ class Precision(SingleRunOracle):
                 "here than eager torch loses in the same type."
             ),
             source=growth.source if growth is not None else None,
+            launch_index=growth.launch if growth is not None else None,
             pictures=pictures_of(result, worst),
         )
 

@@ -34,11 +34,15 @@ class WithinLaunchLimits(SingleRunOracle):
         """Fail once for each kernel and limit; launches before an exception count too."""
         run = evidence.run
         failures: dict[tuple[str, str], Fail] = {}
-        for launch in run.launches:
+        for index, launch in enumerate(run.launches):
             for place, severity, seen, meaning in violations(launch, run.case):
                 signature = self.signature(run, kernel=launch.kernel, place=place, severity=severity)
                 fail = Fail(
-                    signature=signature, message=f"{launch.kernel} {seen}", meaning=meaning, source=launch.source
+                    signature=signature,
+                    message=f"{launch.kernel} {seen}",
+                    meaning=meaning,
+                    source=launch.source,
+                    launch_index=index,
                 )
                 failures.setdefault((launch.kernel, place), fail)
         if failures:

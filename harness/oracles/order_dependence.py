@@ -40,6 +40,7 @@ class NoOrderDependence(SingleRunOracle):
                     f"{'atomic' if first.atomic else 'store'}, depending on the GPU and on the day."
                 ),
                 source=first.site.source,
+                launch_index=first.site.launch,
                 argument=first.site.argument,
                 pictures=shading(
                     first.site.argument, "read by a program while another stores it", first.cell_map, first.first_cells

@@ -88,12 +88,12 @@ ORACLES = (FitsResources(),)
 def failures_of(oracle: str, run: Run, evidence: Evidence) -> tuple[Fail, ...]:
     """Return the failures of kernels, once for each kernel and resource."""
     failures: dict[tuple[str, str], Fail] = {}
-    for launch in run.launches:
+    for index, launch in enumerate(run.launches):
         if launch.build not in evidence.resources:
             continue
         for lack in shortages(evidence.resources[launch.build], run.case.device):
             if fail := _failure(oracle, run, launch, lack, evidence):
-                failures.setdefault((launch.kernel, fail.signature.place), fail)
+                failures.setdefault((launch.kernel, fail.signature.place), replace(fail, launch_index=index))
     return tuple(failures.values())
 
 

@@ -57,6 +57,7 @@ class ScratchBuffer(SingleRunOracle):
             message=f"{sentence(first)}{at_line(group)}",
             meaning=self._meaning,
             source=first.site.source,
+            launch_index=first.site.launch,
         )
 
 

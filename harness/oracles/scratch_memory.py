@@ -59,6 +59,7 @@ class ScratchMemory(SingleRunOracle):
             message=f"{_need(run, event)}, {self._seen(run, event)}{'' if is_raised else _swallowed(run)} ({place})",
             meaning=self.meaning,
             source=(raised.source if raised and is_raised else None) or event.site.source,
+            launch_index=event.site.launch,
         )
 
     def _seen(self, run: Run, event: ScratchFault) -> str:

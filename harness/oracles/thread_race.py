@@ -47,6 +47,7 @@ class NoThreadRace(SingleRunOracle):
                 message=f"{race_sentence(first) if is_race else scope_sentence(first)}{at_line(group)}",
                 meaning=RACE if is_race else SCOPE,
                 source=first.site.source,
+                launch_index=first.site.launch,
                 argument=first.site.argument,
             )
 

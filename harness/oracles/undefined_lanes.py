@@ -70,6 +70,7 @@ class UndefinedLaneIndependence(SingleRunOracle):
                 "version or GPU leaves something else there."
             ),
             source=events[0].site.source,
+            launch_index=events[0].site.launch,
             idiom=BLOCK_POINTER if all(event.block_pointer for event in events) else "",
         )
 

@@ -51,6 +51,7 @@ class NoUninitialisedReads(SingleRunOracle):
                 ),
                 meaning=USED if is_used else DISCARDED,
                 source=first.site.source,
+                launch_index=first.site.launch,
                 argument=first.site.argument,
                 pictures=shading(
                     first.site.argument, "read before anything was stored", first.cell_map, first.first_cells

@@ -56,6 +56,7 @@ class NoWriteOverlap(SingleRunOracle):
                 ),
                 meaning=meaning,
                 source=worst.site.source,
+                launch_index=worst.site.launch,
                 argument=worst.site.argument,
                 pictures=shading(
                     worst.site.argument, "stored by more than one program", worst.cell_map, worst.first_cells

@@ -55,7 +55,11 @@ class Examination:
         return replace(self, verdicts=(*kept, *later.verdicts))
 
     def launch_of(self, fail: Fail) -> Launch | None:
-        """Return the launch at fault: the first one of the kernel that the signature names."""
+        """Return the launch at fault; if only its kernel is known, the first one of that kernel."""
+        launches, index = self.run.launches, fail.launch_index
+        # A failure of another run may stand for one of this run; its launches may be fewer.
+        if index is not None and index < len(launches) and launches[index].kernel == fail.signature.kernel:
+            return launches[index]
         return launch_of(self.run.launches, fail.signature.kernel)
 
 

@@ -6,17 +6,26 @@ import pytest
 
 from harness.model.case import Scale
 from harness.model.kernel_resources import Resources
-from harness.model.run import Launch
+from harness.model.run import Launch, Overlap
 from harness.model.verdict import Severity
+from harness.oracles.completes import Completes
 from harness.oracles.launch_limits import WithinLaunchLimits
 from harness.oracles.resources import FitsResources
 from harness.oracles.scratch_memory import ScratchMemory
-from tests.oracles.facts import KERNEL, SMALL, case, judge, launch, only_failure, raised, run, signature
+from harness.oracles.write_overlap import NoWriteOverlap
+from harness.search.judge import Examination
+from tests.oracles.facts import KERNEL, SMALL, case, judge, launch, only_failure, raised, run, signature, site
 
 NO_ALLOCATOR = (
     "Kernel requires a runtime memory allocation, but no allocator was set. "
     "Use triton.set_allocator to specify an allocator."
 )
+
+
+def overlap_in(launch_index: int) -> Overlap:
+    at = replace(site(), launch=launch_index)
+    return Overlap(site=at, same_bytes=True, cells=1, first_cells=((2, 0),), programs=(0, 1))
+
 
 LARGE = replace(SMALL, shared_bytes=131_072)
 
@@ -54,6 +63,19 @@ class TestLaunchLimits:
 
     def test_a_kernel_launched_twice_beyond_a_limit_fails_once(self) -> None:
         assert len(judge(WithinLaunchLimits(), run(launches=(launch(num_warps=64), launch(num_warps=64))))) == 1
+
+    def test_the_launch_of_a_finding_is_the_one_that_failed(self) -> None:
+        launches = (launch(grid=(4, 1, 1)), launch(grid=(0, 1, 1)), launch(grid=(7, 1, 1)))
+        empty = run(launches=launches)
+        fail = only_failure(WithinLaunchLimits(), empty)
+        assert "0 programs along x" in fail.message
+        assert Examination(run=empty, verdicts=(fail,)).launch_of(fail) == launches[1]
+        ended = run(launches=launches, ending=raised(config_count=1))
+        fail = only_failure(Completes(), ended)
+        assert Examination(run=ended, verdicts=(fail,)).launch_of(fail) == launches[2]
+        overlap = run(launches=launches, memory=(overlap_in(1),))
+        fail = only_failure(NoWriteOverlap(), overlap)
+        assert Examination(run=overlap, verdicts=(fail,)).launch_of(fail) == launches[1]
 
     def test_judges_the_launches_before_an_exception(self) -> None:
         assert len(judge(WithinLaunchLimits(), run(launches=(launch(num_warps=64),), ending=raised()))) == 1
