@@ -18,6 +18,7 @@ from harness.cli.common_options import (
     devices_of,
     json_path,
     libraries_of,
+    minutes,
     positive,
 )
 from harness.cli.output import console, print_lines, show
@@ -76,7 +77,7 @@ def run(options: argparse.Namespace) -> int:
         setup = _setup_of(options, command, oracles, folder)
         if gpu is not None:
             setup = on_hardware(setup, gpu, tool, options.accepts, folder)
-        end, seen = watch_command(command, setup, folder, tool.suppressions if tool else ())
+        end, seen = watch_command(command, setup, folder, tool.suppressions if tool else (), _limit_s(options))
         gpus.close()  # the launches are repeated by another holder of the GPU
         store_calls(read_calls(folder), command.libraries, prepared(CALLS))
         sources = Sources(roots=tuple(map(Path, setup.plan.libraries)))
@@ -98,6 +99,10 @@ def run(options: argparse.Namespace) -> int:
     print_lines(watch_summary(report, seen.launches, shlex.join(command.words), end.status))
     errors.raise_kept()
     return _status(report, end, Severity(options.fail_on))
+
+
+def _limit_s(options: argparse.Namespace) -> float | None:
+    return 60 * options.minutes if options.minutes else None
 
 
 class _Log:
@@ -161,10 +166,12 @@ def _device_of(options: argparse.Namespace, gpu: RealGpu | None) -> DeviceProfil
     if gpu is not None and options.device is None:
         own = profile_of(gpu)
         return own.with_sm_count(options.sm) if options.sm else own
-    devices = load_devices(options.device if gpu is not None else devices_of(options) or USUAL_DEVICE, options.sm)
-    if options.device and len(devices) > 1:
-        raise UsageError(f"--device names {len(devices)} GPUs: a command runs on one")
-    return devices[0]
+    first, *others = load_devices(
+        options.device if gpu is not None else devices_of(options) or USUAL_DEVICE, options.sm
+    )
+    if options.device and others:
+        raise UsageError(f"--device names {1 + len(others)} GPUs: a command runs on one")
+    return first
 
 
 def _status(report: CampaignReport, end: CommandEnd, fail_on: Severity) -> int:
@@ -213,7 +220,8 @@ exit status: 1 findings; otherwise the status of the command, or 3 if it is 0 an
         "--device",
         action=JoinedByCommas,
         metavar="NAME",
-        help=f"the GPU to emulate, by name (default: {USUAL_DEVICE}, or the first of the project's; with --engine cuda, none)",
+        help=f"the GPU to emulate, by name (default: {USUAL_DEVICE}, or the first of the project's; with --engine "
+        "cuda, none)",
     )
     parser.add_argument("--sm", type=positive, metavar="N", help="emulate N SMs (default: the device's own SM count)")
     parser.add_argument(
@@ -235,6 +243,9 @@ exit status: 1 findings; otherwise the status of the command, or 3 if it is 0 an
         help=f"run the command under compute-sanitizer ({', '.join(Tool)}); then its options",
     )
     add_accepts(parser)
+    parser.add_argument(
+        "--minutes", type=minutes, metavar="M", help="end the command after M minutes, and report what it showed"
+    )
     parser.add_argument("--json", metavar="FILE", help="also write the report as JSON")
     add_known(parser)
     add_fail_on(parser)

@@ -86,7 +86,11 @@ def on_hardware(
 
 
 def watch_command(
-    command: WatchedCommand, setup: CommandSetup, folder: Path, accepted: Iterable[Suppression]
+    command: WatchedCommand,
+    setup: CommandSetup,
+    folder: Path,
+    accepted: Iterable[Suppression],
+    limit_s: float | None = None,
 ) -> tuple[CommandEnd, Seen]:
     """Run a command in the foreground.
 
@@ -95,6 +99,7 @@ def watch_command(
         setup: how its processes are started.
         folder: where they write what they see.
         accepted: reports of compute-sanitizer that are no failures.
+        limit_s: the time limit.
 
     Raises:
         UsageError: the command does not exist, or cannot be started.
@@ -103,10 +108,10 @@ def watch_command(
     builds = BuildVerdicts()
     if setup.checks_builds:
         with BuildChecks(folder, Path(setup.plan.scratch, BUILDS), setup.plan.device) as checks:
-            end = run_command(command.words, setup.environment, setup.before)
+            end = run_command(command.words, setup.environment, setup.before, limit_s)
             builds = checks.verdicts(is_patient=not end.was_interrupted)
     else:
-        end = run_command(command.words, setup.environment, setup.before)
+        end = run_command(command.words, setup.environment, setup.before, limit_s)
     failures = (*read_failures(folder), *builds.failures)
     if setup.plan.sanitizer is not None:
         failures = (*failures, *rest_of_reports(setup.plan.sanitizer, accepted, failures, command))

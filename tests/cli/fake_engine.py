@@ -6,6 +6,7 @@ import signal
 import subprocess
 import time
 from dataclasses import replace
+from pathlib import Path
 
 from harness.model.case import Case
 from harness.model.device import DeviceProfile
@@ -76,9 +77,8 @@ class FakeEngine:
                 return facts(case, lambda case: case.dims["T"] >= 3)
             case "stubborn":
                 signal.signal(signal.SIGTERM, signal.SIG_IGN)
-                subprocess.Popen(["sleep", "600"])
-                with open(os.environ["STUBBORN_FIFO"], "w", encoding="ascii") as fifo:
-                    fifo.write("stubborn\n")
+                subprocess.Popen(["/bin/sleep", "600"])
+                Path(os.environ["STUBBORN_FIFO"]).write_text("stubborn\n", encoding="ascii")
                 ctypes.PyDLL(None).sleep(600)  # a long call of native code: no signal handler in Python runs
                 return facts(case, never)
             case "dying":

@@ -1,14 +1,17 @@
 """`harness run`: commands whose processes are the GPU, run as a person runs them."""
 
 import json
+import os
 import signal
 import sys
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from tests.cli.command_line import Finished, Project
+from tests.workers.setting import MARK, processes_marked
 
 pytestmark = pytest.mark.slow
 
@@ -408,3 +411,45 @@ def test_a_signal_ends_the_command_and_what_it_showed_is_kept(tmp_path: Path, nu
     assert process.returncode == 1
     assert "past_the_end" in out
     assert "interrupted after 1 launch of 1 kernel in 1 test" in out
+
+
+STUBBORN = """
+trap '' TERM HUP
+setsid sleep 600 &
+echo started
+kill -STOP $$
+"""
+
+
+@pytest.fixture
+def stubborn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
+    """A project whose command ends by SIGKILL only: it ignores SIGTERM, stops itself, and leaves its group."""
+    monkeypatch.setenv(MARK, str(tmp_path))
+    monkeypatch.setenv("TMPDIR", str(tmp_path / "temporary"))
+    (tmp_path / "temporary").mkdir()
+    project = Project(tmp_path)
+    project.write("stubborn.sh", STUBBORN)
+    return project
+
+
+def survivors(project: Project) -> tuple[list[psutil.Process], list[Path]]:
+    """The processes and temporary folders of a project that are there after five seconds."""
+    marked = [process for process in processes_marked(str(project.folder)) if process.pid != os.getpid()]
+    _, alive = psutil.wait_procs(marked, timeout=5)
+    return alive, list((project.folder / "temporary").iterdir())
+
+
+def test_a_killed_run_takes_its_command_and_its_folder_along(stubborn: Project) -> None:
+    process = stubborn.start("run", "--", "sh", "stubborn.sh")
+    assert process.stdout is not None
+    assert process.stdout.readline() == "started\n"
+    process.kill()
+    process.communicate(timeout=5)
+    assert survivors(stubborn) == ([], [])
+
+
+def test_a_stopped_command_ends_with_its_time(stubborn: Project) -> None:
+    process = stubborn.start("run", "--minutes", "0.5s", "--", "sh", "stubborn.sh")
+    out, err = process.communicate(timeout=30)
+    assert (process.returncode, out.splitlines()[0], "interrupted after" in out) == (130, "started", True), out + err
+    assert survivors(stubborn) == ([], [])
