@@ -50,6 +50,7 @@ expect 0 devices
 expect 1 fuzz fla:norm --with fla-core==0.5.2 --op layer_norm --device rtx-pro-6000 --cases 5 --seed 0
 expect 0 fuzz planted:overlapping_store --op overlapping_store_repaired --device h200 --cases 5 --seed 0
 expect 0 report --output report.html
+expect 0 findings --explain write-overlap
 expect 2 fuzz fla:norms
 
 mkdir mine && cd mine && git init -q # a repository of its own, wherever the folder is

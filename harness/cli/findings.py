@@ -1,24 +1,29 @@
 """`harness findings`."""
 
 import argparse
+import textwrap
 from collections.abc import Iterator
 
 from rich.text import Text
 
 from harness.cli.command import ExitStatus, Parser
 from harness.cli.common_options import add_known
-from harness.cli.output import console, show
+from harness.cli.output import console, print_lines, show
 from harness.cli.report_contents import contents_of
 from harness.findings.store import FOLDER as STORE
 from harness.model.finding import Confirmation
 from harness.model.verdict import Severity
 from harness.reports.contents import ReportContents, ReportedBug
-from harness.reports.finding_text import COLOURS, symptom_count
+from harness.reports.finding_text import COLOURS, WIDTH, symptom_count
+from harness.reports.oracle_pages import page_of
 from harness.reports.summary import count_text
 
 
 def run(options: argparse.Namespace) -> ExitStatus:
-    """List the stored findings, one line for each bug."""
+    """List the stored findings, one line for each bug; or explain an oracle."""
+    if options.explain:
+        print_lines(explained(options.explain))
+        return ExitStatus.CLEAN
     contents = contents_of(options.paths, options.known)
     screen = console()
     for line in listed(contents):
@@ -36,6 +41,18 @@ def listed(contents: ReportContents) -> Iterator[Text]:
         yield text
     yield from (Text(f"not readable: {complaint}") for complaint in contents.damaged)
     yield Text(count_text(contents.count(Severity.ERROR), contents.count(Severity.WARNING)))
+
+
+def explained(oracle: str) -> Iterator[str]:
+    """Yield the lines about an oracle: its promise, what a failure of it is, and an example."""
+    page = page_of(oracle)
+    for number, paragraph in enumerate((f"{page.oracle}: {page.promise}", *page.paragraphs)):
+        if number:
+            yield ""
+        yield from textwrap.wrap(paragraph, WIDTH, break_long_words=False, break_on_hyphens=False)
+    if page.example:
+        yield ""
+        yield from page.example.rstrip().splitlines()
 
 
 def _sightings(bug: ReportedBug) -> str:
@@ -58,6 +75,7 @@ def add_options(parser: Parser) -> None:
 examples:
   harness findings               those of .harness/findings, here or above
   harness findings report.json   those of a report
+  harness findings --explain write-overlap   what this oracle checks
 
 exit status: 0 they are listed; 2 usage error, or a file is not readable
 """
@@ -67,4 +85,5 @@ exit status: 0 they are listed; 2 usage error, or a file is not readable
         metavar="FOLDER|FILE|ID",
         help=f"folders of findings, single findings, or reports of harness fuzz --json (default: {STORE})",
     )
+    parser.add_argument("--explain", metavar="ORACLE", help="say what an oracle checks, with an example of a finding")
     add_known(parser)

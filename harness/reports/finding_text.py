@@ -99,7 +99,14 @@ def render(finding: Finding, sources: Sources, known: Iterable[KnownFinding] = (
         text.append(f"{line}\n")
     text.append(f"\n{INDENT}{'replay':<{LABEL}}", style="cyan")
     text.append(f"{finding.replay_command}\n", style="bold")
+    text.append(f"{INDENT}{'explain':<{LABEL}}", style="cyan")
+    text.append(f"{explain_command(finding)}\n", style="bold")
     return text
+
+
+def explain_command(finding: Finding) -> str:
+    """Return the command that prints the page of the finding's oracle."""
+    return f"harness findings --explain {finding.fail.oracle}"
 
 
 def _heading(finding: Finding) -> str:

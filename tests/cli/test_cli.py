@@ -44,6 +44,7 @@ but it wastes bandwidth, and it turns into a race as soon as their values differ
 by one rounding or the kernel updates in place.
 
   replay         harness replay {id} --engine tests.cli.fake_engine:FakeEngine
+  explain        harness findings --explain write-overlap
 """
 
 

@@ -11,6 +11,7 @@ from html.parser import HTMLParser
 from harness.reports.checkout import Checkout
 from harness.reports.contents import ReportContents, ReportedBug
 from harness.reports.html.page import page
+from harness.reports.oracle_pages import page_of
 from harness.reports.report_history import stages
 from tests.reports.samples import EVIL, GONE, LINK, MISCOMPILED, MISSING, OVERLAP, STRAY, VALUES, with_missing
 
@@ -188,6 +189,18 @@ def test_each_row_says_whether_its_finding_is_new(whole: ReportContents) -> None
     assert list(zip(rows, marks, strict=True)) == [(VALUES.id, "new"), (STRAY.id, "new"), (OVERLAP.id, "still")]
     alone = page(replace(whole, earlier=()), NOW)
     assert 'class="tag new"' not in alone
+
+
+def test_each_finding_leads_to_the_promise_of_its_oracle(whole: ReportContents) -> None:
+    read = Parsed(page(whole, NOW))
+    oracles = {"write-overlap", "float64-values", "bounds"}
+    assert {name for name in read.ids if name.startswith("oracle-")} == {f"oracle-{oracle}" for oracle in oracles}
+    assert oracles == {name.removeprefix("oracle-") for name in read.anchors if name.startswith("oracle-")}
+    said = " ".join(read.said.split())
+    assert page_of("bounds").promise in said
+    signature = replace(STRAY.fail.signature, oracle="new")
+    of_other_release = ReportedBug(finding=replace(STRAY, fail=replace(STRAY.fail, signature=signature)))
+    assert "oracle-new" not in page(ReportContents(bugs=(of_other_release,)), NOW)
 
 
 def test_oracles_without_a_verdict_are_named_below_the_grid(whole: ReportContents) -> None:

@@ -80,6 +80,7 @@ program 3 loads x[-1], outside the storage (layernorm.py:4)
 The kernel reads what does not belong to it.
 
   replay         harness replay {id}
+  explain        harness findings --explain bounds
 """
 
 

@@ -2,6 +2,7 @@
 
 import base64
 import hashlib
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -16,6 +17,7 @@ from harness.model.finding import Finding
 from harness.model.paired_run import SecondRun
 from harness.model.picture import Picture, Span
 from harness.model.verdict import Outcome, Severity
+from harness.oracles import registry
 from harness.reports import region_plot
 from harness.reports.checkout import Checkout
 from harness.reports.contents import Attached, ReportContents, ReportedBug
@@ -25,11 +27,13 @@ from harness.reports.html.code import Line, coloured, lines_of
 from harness.reports.html.oracle_grid import grid_of
 from harness.reports.html.pictures import Drawn, draw
 from harness.reports.html.svg import Drawing, Numbers
+from harness.reports.oracle_pages import OraclePage, page_of
 from harness.reports.report_history import Stage, stages
 from harness.reports.summary import count_text
 from harness.wording import counted
 
 STYLE, PAGE, SCRIPT = "style.css", "page.html.j2", "page.js"
+CODE = re.compile("`([^`]+)`")
 CHOICES = {"severity": "Severity", "oracle": "Oracle", "op": "Op", "device": "Device", "state": "State"}
 """By name of a trait, the label of the list that filters findings by it."""
 
@@ -88,6 +92,7 @@ def page(contents: ReportContents, moment: datetime, checkout: Checkout | None =
         warnings=contents.count(Severity.WARNING),
         count_text=count_text(contents.count(Severity.ERROR), contents.count(Severity.WARNING)),
         counted=counted,
+        explained=_explained(contents),
         entries=entries,
         choices=tuple(_choices(entries)),
         script=script,
@@ -99,6 +104,12 @@ def page(contents: ReportContents, moment: datetime, checkout: Checkout | None =
         stages=rows,
         curves=plots.curves(rows, names) if rows else (),
     )  # fmt: skip
+
+
+def _explained(contents: ReportContents) -> Mapping[str, OraclePage]:
+    """Return the pages of the oracles that failed; a report of another release may have others, without a page."""
+    oracles = {bug.finding.fail.oracle for bug in contents.bugs}
+    return {oracle.name: page_of(oracle.name) for oracle in registry.ALL if oracle.name in oracles}
 
 
 def _hash(script: str) -> str:
@@ -156,9 +167,16 @@ def _environment() -> Environment:
     )  # fmt: skip
     environment.filters["coloured"] = coloured
     environment.filters["drawn"] = Markup
+    environment.filters["coded"] = _coded
     environment.filters["breakable"] = _breakable
     environment.tests["link"] = _is_link
     return environment
+
+
+def _coded(text: str) -> Markup:
+    """Show as code what stands in backquotes."""
+    parts = enumerate(CODE.split(text))
+    return Markup("").join(Markup("<code>%s</code>") % part if index % 2 else part for index, part in parts)
 
 
 def _breakable(name: str) -> Markup:
