@@ -231,3 +231,18 @@ def test_the_drawing_of_the_rooms_is_true() -> None:
 
 def test_the_architecture_fits_one_page() -> None:
     assert len((ROOT / "docs" / "explanation" / "internals.md").read_text(encoding="utf-8").splitlines()) <= 120
+
+
+def test_both_start_pages_show_one_finding_and_then_harness_run() -> None:
+    readme, start = ((ROOT / page).read_text(encoding="utf-8") for page in ("README.md", "docs/README.md"))
+    finding = re.search(r"^```\nWARNING  .*?^```$", readme, re.MULTILINE | re.DOTALL)
+    assert finding is not None
+    assert finding[0] in start
+    for page in (readme, start):
+        assert re.findall(r"^harness [a-z]+", page, re.MULTILINE)[0] == "harness run"
+
+
+def test_the_glossary_has_the_eight_words() -> None:
+    text = (ROOT / "docs" / "reference" / "glossary.md").read_text(encoding="utf-8")
+    words = ["op", "case", "launch", "run", "oracle", "verdict", "signature", "finding"]
+    assert re.findall(r"^## (\w+)$", text, re.MULTILINE) == words
