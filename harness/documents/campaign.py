@@ -83,7 +83,7 @@ class CampaignReport:
     cut_off: tuple[str, ...] = field(default=(), metadata=ALL)
     """The cases that still ran when the time of the search was up; they are not among `cases`."""
     suite_errors: tuple[str, ...] = field(default=(), metadata=EACH_ONCE)
-    """A message for each op whose results never have the structure of its definition's."""
+    """A message for each op whose results never have the structure of its definition's, and for what suites raised."""
     regressions: int = field(default=0, metadata=TOTAL)
     """Kept regressions that were replayed first.  What they show again is among the findings."""
     unchecked_regressions: tuple[str, ...] = field(default=(), metadata=EACH_ONCE)

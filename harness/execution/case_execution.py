@@ -11,6 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from importlib.metadata import version
+from inspect import unwrap
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
@@ -52,6 +53,7 @@ MISSING_OPERATOR = re.compile(r"Could not run '([\w:.]+)' with arguments from th
 The library does not refuse such a case: the virtual GPU cannot execute it.
 """
 HARNESS = str(Path(harness.__file__).parent)
+COMPILERS = ("/triton/", "/torch/_dynamo/", "/torch/_inductor/")
 NOT_THE_LIBRARY = ("/torch/", "/triton/", HARNESS, "<", "/concurrent/", "/threading.py", "/contextlib.py")
 
 
@@ -187,7 +189,20 @@ def _ending(op: Op, error: Exception, phase: str) -> Ending:
         phase=phase,
         traceback="\n".join(text),
         cause=cause_of(error),
+        in_op=phase == "forward" and _is_of_op(op, error),
     )
+
+
+def _is_of_op(op: Op, error: Exception) -> bool:
+    """Return True if the op's own function raised the error.  Its assertions judge what the library returned."""
+    if isinstance(error, AssertionError):
+        return False
+    frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
+    files = [frame.f_code.co_filename for frame in frames]
+    if any(part in file for part in COMPILERS for file in files):
+        return False
+    outside = [frame for frame, file in zip(frames, files, strict=True) if not _is_passed(file)]
+    return bool(outside) and outside[-1].f_code is getattr(unwrap(op.call), "__code__", None)
 
 
 def _unsupported(reason: CannotExecute, error: Exception) -> Unsupported:
@@ -198,7 +213,10 @@ def _unsupported(reason: CannotExecute, error: Exception) -> Unsupported:
 def _source(error: Exception) -> Source | None:
     """Return the innermost frame outside torch, Triton and the harness."""
     frames = traceback.extract_tb(error.__traceback__)
-    # Inductor names what it generates by digests, which differ between sizes.
-    passed = (*NOT_THE_LIBRARY, os.environ.get("TORCHINDUCTOR_CACHE_DIR", "<"))
-    outside = [frame for frame in frames if not any(part in frame.filename for part in passed)]
+    outside = [frame for frame in frames if not _is_passed(frame.filename)]
     return Source(file=outside[-1].filename, line=outside[-1].lineno or 0) if outside else None
+
+
+def _is_passed(file: str) -> bool:
+    # Inductor names what it generates by digests, which differ between sizes.
+    return any(part in file for part in (*NOT_THE_LIBRARY, os.environ.get("TORCHINDUCTOR_CACHE_DIR", "<")))

@@ -45,6 +45,8 @@ class Raised:
     """The kernel that was being built or launched, if one was."""
     config_count: int | None = None
     """The number of configs of that kernel after pruning, 1 if it is not autotuned; None if `launch` is None."""
+    in_op: bool = False
+    """True if the op's own function raised it, and no function that this called."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -45,6 +45,10 @@ ABORTING = re.compile(r"\bAssertion\b|LLVM ERROR|terminate called|what\(\):")
 RAISED = (
     "The library cannot run this input on this GPU, and raises something else than what its op declares for refusals."
 )
+RAISED_BY_OP = (
+    "The suite's own function raises this, so the suite is to be corrected, unless the line calls compiled code of the "
+    "library."
+)
 KILLED = "which another process or Linux sends, as when the machine's memory is full"
 CRASHED = "On a GPU the caller's process would die with it, or go on with a CUDA context that is lost."
 FAULTED = "The process's CUDA context is lost: every later call fails, and what was in flight with it."
@@ -134,7 +138,8 @@ def _last_launch(run: Run, kernel: str) -> int | None:
 def _judge_raised(run: Run, raised: Raised) -> Verdict:
     match responsible_oracle(raised):
         case ResponsibleOracle.SUITE:
-            reason = f"the suite failed: {raised.kind} in phase {raised.phase}: {main_line(raised.message)}"
+            at = f" ({raised.source})" if raised.source else ""
+            reason = f"the suite failed: {raised.kind} in phase {raised.phase}: {main_line(raised.message)}{at}"
             return Abstain(oracle=Completes.name, reason=reason)
         case ResponsibleOracle.RESOURCES:
             return Abstain(oracle=Completes.name, reason=f"{raised.kind} is judged by `resources`")
@@ -143,11 +148,12 @@ def _judge_raised(run: Run, raised: Raised) -> Verdict:
         case ResponsibleOracle.COMPLETES:
             at = f" ({raised.source})" if raised.source else ""
             cause = f", because of {_cause(raised)}" if raised.cause else ""
+            where = "by the suite, in the op's own function" if raised.in_op else f"in phase {raised.phase}"
             return _Failure(
                 kernel=raised.launch or "",
                 place=f"{raised.kind}: {message_class(raised.message)}{at}",
-                message=f"{raised.kind} was raised in phase {raised.phase}: {main_line(raised.message)}{at}{cause}",
-                meaning=RAISED,
+                message=f"{raised.kind} was raised {where}: {main_line(raised.message)}{at}{cause}",
+                meaning=RAISED_BY_OP if raised.in_op else RAISED,
                 source=raised.source,
             ).of(run)
 

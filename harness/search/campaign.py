@@ -28,6 +28,7 @@ from harness.search.op_statistics import builds_of
 from harness.search.runner import Runner
 from harness.search.sort_key import sort_key
 from harness.search.structure_doubts import StructureDoubts
+from harness.search.suite_failures import SuiteFailures
 from harness.workers.dispatcher import KEEP_BUSY
 
 MAX_PRECEDING_CASES = 16
@@ -105,6 +106,7 @@ class Campaign:
         self._max_value_variants = VALUE_VARIANTS_PER_PROCESS * workers.processes if plan.adds_variants else 0
         self._queue = CaseQueue(plan)
         self._doubts = StructureDoubts()
+        self._suite_failures = SuiteFailures()
         self._pending: dict[Future[Run], _PendingCase] = {}
         self._finished = SimpleQueue[Future[Run]]()
         """Filled on the runner's threads, read on the campaign's."""
@@ -315,6 +317,7 @@ class Campaign:
 
     def _count(self, trial: Trial, examined: Examination) -> None:
         """Count the case, unless it is held back, and those that were held back for one like it."""
+        self._suite_failures.see(trial, examined.run.ending)
         if held := self._doubts.hold(trial, examined):
             self._record_fails(trial, held.other_fails)
             return
@@ -325,7 +328,8 @@ class Campaign:
             self._record_fails(released.trial, (released.fail,))
 
     def _count_what_is_held(self) -> None:
-        """Count the cases of ops whose suite is wrong as not checked."""
+        """Count the cases of ops whose suite is wrong as not checked, and name what suites raised."""
+        self.statistics.suite_errors += self._suite_failures.messages()
         for message, cases in self._doubts.wrong_suites():
             self.statistics.suite_errors.append(message)
             for held in cases:

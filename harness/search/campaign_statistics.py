@@ -115,7 +115,7 @@ class CampaignStatistics:
     cut_off: list[Case] = field(default_factory=list[Case])
     """Cases that still ran when time was up.  They are not among `cases`."""
     suite_errors: list[str] = field(default_factory=list[str])
-    """A message for each op whose results never have the structure of its definition's."""
+    """A message for each op whose results never have the structure of its definition's, and for what suites raised."""
     builds: int = 0
     """Distinct compiled kernels that were launched; constants, config and architecture distinguish them."""
     compiled: int = 0

@@ -129,3 +129,40 @@ def test_a_missing_library_that_is_read_from_sources_is_named_with_them(
     done = Project(tmp_path).harness("fuzz", suite, "--cases", "5")
     assert done.status == 2
     assert done.err == (f"harness: {file} tests {name}, which is not installed: add --with sources:{name}==VERSION\n")
+
+
+FAILING = """
+from harness.suite import op, tensor, tokens
+
+DECLARED = {"dims": {"T": tokens(64, grows=False)}, "inputs": {"x": tensor("T", grad=False)}, "launches": False}
+
+
+@op(**DECLARED)
+def wrong_call(x):
+    return x.view(7, -1) * 2
+
+
+@op(**DECLARED)
+def wrong_definition(x):
+    return x * 2
+
+
+wrong_call.reference(lambda x: x * 2)
+
+
+@wrong_definition.reference
+def _(x):
+    return {"y": x * 2}["z"]
+"""
+
+
+def test_an_exception_of_the_suites_own_code_blames_its_line(tmp_path: Path) -> None:
+    project = Project(tmp_path)
+    project.write("suites/failing.py", FAILING)
+    done = project.harness("fuzz", "suites", "--cases", "8", "--device", "h200", "--seed", "1")
+    definition = "suite error: suites/failing.py:22: the definition of op 'wrong_definition' raised KeyError: 'z' ("
+    assert definition in done.out
+    assert "RuntimeError was raised by the suite, in the op's own function: shape" in done.out.replace("\n", " ")
+    assert "The library cannot run this input" not in done.out
+    alone = project.harness("fuzz", "suites", "--op", "wrong_definition", "--cases", "2", "--device", "h200")
+    assert (done.status, alone.status) == (1, 2)

@@ -241,7 +241,7 @@ class TestCompletes:
 
     def test_abstains_if_the_suite_fails(self) -> None:
         assert judge(Completes(), run(ending=raised("bad", kind="TypeError", phase="reference"))) == [
-            "abstain: the suite failed: TypeError in phase reference: bad"
+            "abstain: the suite failed: TypeError in phase reference: bad (layernorm.py:431)"
         ]
 
 
