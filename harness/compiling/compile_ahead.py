@@ -5,7 +5,7 @@ of the time in which GPUs were idle because they waited for a compiler.
 """
 
 import threading
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Generator, Iterable, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
@@ -22,15 +22,19 @@ from harness.model.run import Crashed, HungParty, OutOfMemory, Run, TimedOut
 from harness.workers.pool import Pool
 from harness.workers.supervision.time_limits import Patience
 
+_Target = tuple[str, DeviceProfile]
 AHEAD = 8
 """Cases that `as_compiled` has compiled at once: as many as a few compilers take, and few to lose when one suffices."""
+ENDLESS = 2
+"""Cases of an op whose kernels take longer to compile than a case may take, before the op is set aside."""
 
 
 class CompileAhead:
     """Runs cases in the pool `gpus`, each after the pool `compilers` has compiled its kernels.  Thread-safe.
 
     An error in compiling ahead is no verdict: the case runs on a GPU all the same, whose process compiles.  Only a
-    compiler that does not end is one: it would hold up the GPU as well.
+    compiler that does not end is one: it would hold up the GPU as well.  An op of which most cases end so is set aside:
+    its further cases have the same ending at once, and leave the compilers to others.
     """
 
     def __init__(self, gpus: Pool, compilers: Pool, count: int, notify: Callable[[str], None]) -> None:
@@ -44,6 +48,10 @@ class CompileAhead:
         self._preparing: threading.Thread | None = None
         self._compiled: set[str] = set()
         """The builds that are known to be in the cache, as `_builds_of` names them."""
+        self._endless: dict[_Target, list[Run]] = {}
+        self._compiled_of: Counter[_Target] = Counter()
+        """How many builds of the op are in the cache."""
+        self._at_compiler: dict[Future[Run], Case] = {}
 
     @property
     def waiting_share(self) -> float:
@@ -62,15 +70,25 @@ class CompileAhead:
     def submit(self, request: RunRequest) -> Future[Run]:
         """Run a case or a paired run once its kernels are compiled."""
         done = _AheadFuture()
+        if isinstance(request, Case) and (run := self._set_aside(request)) is not None:
+            done.set_result(run)
+            return done
         if self._preparing is None:
             self._preparing = threading.Thread(target=self._prepare, args=(case_of(request).device,), daemon=True)
             self._preparing.start()
         self._idle_time.change_compiling(+1)
         compiled = self._compilers.submit(case_of(request))
+        if isinstance(request, Case):
+            with self._lock:
+                self._at_compiler[compiled] = request
         compiled.add_done_callback(lambda compiled: self._run_compiled(request, compiled, done))
         # A cancelled case leaves the compiler to others.
         done.add_done_callback(lambda done: done.cancelled() and compiled.cancel())
         return done
+
+    def is_set_aside(self, case: Case) -> bool:
+        """Return True if the case is not run, because the compiler did not end on others of its op."""
+        return self._set_aside(case) is not None
 
     def submit_compiled(self, request: RunRequest) -> Future[Run]:
         """Run a case whose kernels are compiled; the GPU's process compiles what is missing."""
@@ -102,7 +120,7 @@ class CompileAhead:
         try:
             while True:
                 for case in islice(source, AHEAD - len(ready) - len(compiling)):
-                    if self._is_compiled(case):
+                    if self._is_compiled(case) or self.is_set_aside(case):
                         ready.append(case)
                     else:
                         future = self._compilers.submit(case)
@@ -127,6 +145,8 @@ class CompileAhead:
         if self._is_closed or self._is_compiled(request):
             return None
         case = case_of(request)
+        if (known := self._set_aside(case)) is not None:
+            return known
         try:
             if assembly is None:
                 run = self._compilers.run(case, patience=patience)
@@ -135,19 +155,36 @@ class CompileAhead:
         except (HarnessError, RuntimeError) as error:
             self._report(error)
             return None
-        if _is_endless(run):
-            return run
         self._remember(request, run)
-        return None
+        return run if _is_endless(run) else None
+
+    def _set_aside(self, case: Case) -> Run | None:
+        """Return the ending of a case whose op is set aside, as a run of this case; None if it is to be compiled."""
+        with self._lock:
+            endless = self._endless.get(_target(case), [])
+            if len(endless) < max(ENDLESS, 1 + self._compiled_of[_target(case)]) or _builds_of(case) in self._compiled:
+                return None
+        return replace(endless[0], case=case)
 
     def _is_compiled(self, request: RunRequest) -> bool:
         with self._lock:
             return _builds_of(request) in self._compiled
 
     def _remember(self, request: RunRequest, run: Run) -> None:
-        if not isinstance(run.ending, Crashed | TimedOut | OutOfMemory):
-            with self._lock:
+        case = case_of(request)
+        with self._lock:
+            if _is_endless(run):
+                self._endless.setdefault(_target(case), []).append(run)
+            elif (
+                not isinstance(run.ending, Crashed | TimedOut | OutOfMemory)
+                and _builds_of(request) not in self._compiled
+            ):
                 self._compiled.add(_builds_of(request))
+                self._compiled_of[_target(case)] += 1
+            waiting = [future for future, other in self._at_compiler.items() if _target(other) == _target(case)]
+        if _is_endless(run) and self.is_set_aside(case):
+            for future in waiting:
+                future.cancel()  # unless it runs already
 
     def _record_compiled(self, case: Case, compiled: Future[Run]) -> None:
         if compiled.cancelled():
@@ -164,16 +201,25 @@ class CompileAhead:
 
     def _run_compiled(self, request: RunRequest, compiled: Future[Run], done: "_AheadFuture") -> None:
         self._idle_time.change_compiling(-1)
-        if self._is_closed or compiled.cancelled():
+        with self._lock:
+            self._at_compiler.pop(compiled, None)
+        if self._is_closed:
             done.cancel()
-        elif error := compiled.exception():
-            self._report(error)
-        elif _is_endless(run := compiled.result()) and isinstance(request, Case):
-            if done.set_running_or_notify_cancel():
+        elif compiled.cancelled():
+            run = self._set_aside(request) if isinstance(request, Case) else None
+            if run is None or done.cancelled():
+                done.cancel()
+            elif done.set_running_or_notify_cancel():
                 done.set_result(run)
             return
+        elif error := compiled.exception():
+            self._report(error)
         else:
-            self._remember(case_of(request), run)
+            self._remember(case_of(request), run := compiled.result())
+            if _is_endless(run) and isinstance(request, Case):
+                if done.set_running_or_notify_cancel():
+                    done.set_result(run)
+                return
         self._run(request, done)
 
     def _run(self, request: RunRequest, done: "_AheadFuture") -> None:
@@ -233,6 +279,10 @@ class _AheadFuture(Future[Run]):
             return super().cancel()
         self.is_dropped = False
         return False
+
+
+def _target(case: Case) -> _Target:
+    return case.op, case.device
 
 
 def _builds_of(request: RunRequest) -> str:

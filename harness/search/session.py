@@ -191,6 +191,7 @@ class Session:
             trying=trying,
             blaming=self._blaming,
             as_ready=self._ahead.as_compiled if self._ahead else None,
+            is_set_aside=self._ahead.is_set_aside if self._ahead else lambda _: False,
         )
 
     def _stop_running(self) -> None:

@@ -71,6 +71,8 @@ class Triage:
     """Finds who is at fault for failures on a hardware GPU; None if there is no need to ask."""
     as_ready: AsReady | None = None
     """As in `Shrinking`."""
+    is_set_aside: Callable[[Case], bool] = lambda _: False
+    """Returns True for a case that does not run any more, because its kernels take too long to compile."""
 
     def finding(self, sighting: Sighting, limits: ShrinkLimits) -> Finding:
         """Return the finding, with the failure that the reported case showed last."""
@@ -82,6 +84,9 @@ class Triage:
 
         `turn_s` returns how many seconds of shrinking the next turn may take.
         """
+        if self.is_set_aside(sighting.first.case):
+            yield self.unconfirmed(sighting)
+            return
         confirmed = self._confirm(sighting)
         if isinstance(confirmed, Finding):
             yield confirmed

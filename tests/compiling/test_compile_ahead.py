@@ -79,6 +79,33 @@ def test_a_compiler_that_does_not_end_never_holds_up_the_gpu(scratch: Path, fold
     assert list(folder.iterdir()) == []
 
 
+def test_an_op_that_takes_too_long_to_compile_is_set_aside(scratch: Path, folder: Path) -> None:
+    compilers = Pool(specs(scratch), processes=2, time_limit_s=0.5, options=PoolOptions(is_limit_adaptive=False))
+    with pool(scratch, NOTING) as gpus:
+        ahead = CompileAhead(gpus, compilers, 1, print)
+        slow = [ahead.submit(case("hangs_in_a_compiler", rows)) for rows in range(1, 21)]
+        other = ahead.submit(case("good"))
+        endings = [(one.result().case.dims["rows"], one.result().ending) for one in slow]
+        again = ahead.submit(case("hangs_in_a_compiler", 21)).result().ending
+        assert isinstance(other.result().ending, Completed)
+        assert len({id(ending) for _, ending in endings}) < 10  # the others were not tried
+        assert [rows for rows, _ in endings] == [*range(1, 21)]
+        assert {ending.waiting for _, ending in endings if isinstance(ending, TimedOut)} == {HungParty.COMPILER}
+        assert (isinstance(again, TimedOut), ahead.is_set_aside(case("hangs_in_a_compiler"))) == (True, True)
+        assert [*ahead.as_compiled([case("hangs_in_a_compiler", 22)])] == [case("hangs_in_a_compiler", 22)]
+        ahead.close()
+    assert len(list(folder.iterdir())) == 1
+
+
+def test_one_slow_compilation_sets_no_op_aside(scratch: Path) -> None:
+    compilers = Pool(specs(scratch), processes=1, time_limit_s=0.5, options=PoolOptions(is_limit_adaptive=False))
+    with pool(scratch) as gpus:
+        ahead = CompileAhead(gpus, compilers, 1, print)
+        ahead.submit(case("hangs_in_a_compiler")).result()
+        assert not ahead.is_set_aside(case("hangs_in_a_compiler"))
+        ahead.close()
+
+
 def test_a_case_that_waits_for_the_gpu_can_be_cancelled(scratch: Path, folder: Path) -> None:
     with pool(scratch, NOTING) as gpus:
         ahead = CompileAhead(gpus, pool(scratch), 1, print)

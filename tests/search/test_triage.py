@@ -72,6 +72,13 @@ def test_a_failure_that_does_not_repeat_is_unconfirmed() -> None:
     assert runner.ran == []
 
 
+def test_a_case_that_is_set_aside_is_reported_as_it_was_seen() -> None:
+    runner = ImmediateRunner(lambda case: facts(case, many_rows))
+    seen = sighting(with_dims(T=450), with_dims(T=200), many_rows)
+    found = replace(triage(runner), is_set_aside=lambda _: True).finding(seen, LIMITS)
+    assert (found.case, found.confirmation, runner.alone, runner.ran) == (with_dims(T=450), "not tried", [], [])
+
+
 class FlakyRunner(ImmediateRunner):
     """Shows the failure alone every third time."""
 
