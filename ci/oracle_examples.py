@@ -31,6 +31,7 @@ CHOSEN = frozenset(
         "unwritten_tail",
         "overlapping_store",
         "dropped_term",
+        "halved_bits",
     }
 )
 """The suites of the examples, where several show the same oracle."""

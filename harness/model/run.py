@@ -455,6 +455,23 @@ class NanResult:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PartlyStored:
+    """A fresh tensor that a kernel stores, with elements that nothing has stored at the end of the case.
+
+    Partial sums are an example, with a row for each SM and a launch of fewer programs.
+    """
+
+    launch: int
+    """The index of the launch that stored into it last."""
+    argument: str
+    shape: tuple[int, ...]
+    cells: int
+    """Elements that nothing has stored."""
+    rows: tuple[int, int] | None
+    """The first and the last row without any stored element; None if there is none.  Of a vector, its elements."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Refilled:
     """A second run of the same case, with other values in lanes that masked loads leave undefined."""
 
@@ -567,6 +584,8 @@ class Run:
     """True if the op has no definition, or one that is still to be written: no result was compared."""
     nans: tuple[NanResult, ...] = ()
     """The results of an undefined op that hold NaN although no input does, nor infinity."""
+    partly_stored: tuple[PartlyStored, ...] = ()
+    """Empty unless a result holds NaN or infinity."""
     memory: tuple[MemoryEvent, ...] = ()
     refilled: Refilled | None = None
     """None if no lane was undefined, or the case did not complete."""

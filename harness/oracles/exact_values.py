@@ -11,10 +11,16 @@ from harness.model.run import ExactComparison, ExactRun, LaunchRounding, Result,
 from harness.model.verdict import Abstain, Fail, Pass, Severity, Verdict
 from harness.oracles.base import Evidence, SingleRunOracle
 from harness.oracles.float64_values import Float64Values, is_wrong, pictures_of, worst_measure
+from harness.oracles.likely_cause import likely_cause
 from harness.oracles.memory_events import cell
 from harness.oracles.traits import Causality, Need, Proof, Traits
 
 NO_EXACT_RUN = "the case was not computed in exact arithmetic"
+ALGORITHM = "The algorithm is wrong, not its rounding: a term, a mask or an index of the computation."
+MEMORY = (
+    "The result follows memory that nothing has stored: often zeros in a test, and another tensor's values in a "
+    "long-running program.  Buffers with a row for each SM show it on GPUs with more SMs than there is work."
+)
 NO_DIGITS = 0.5
 """Digits below which nothing is left of a number."""
 SOME_DIGITS = 1.0
@@ -71,13 +77,16 @@ class WrongValue(SingleRunOracle):
         kernel, place = _tensor(result, comparison.name)
         at = cell(comparison.name, comparison.worst.index)
         times = f"{comparison.worst.ratio:.3g} times" if isfinite(comparison.worst.ratio) else "beyond"
+        cause = likely_cause(run, kernel, is_nan=not isfinite(comparison.worst.got))
         return Fail(
             signature=self.signature(run, kernel=kernel, place=place),
             message=(
                 f"{at} is {comparison.worst.got:.9g} without any rounding, where the float64 reference gives "
-                f"{comparison.worst.expected:.9g}: {times} the bound of exact arithmetic"
+                f"{comparison.worst.expected:.9g}: {times} the bound of exact arithmetic{cause.words}"
             ),
-            meaning="The algorithm is wrong, not its rounding: a term, a mask or an index of the computation.",
+            meaning=MEMORY if cause.words else ALGORITHM,
+            source=cause.source,
+            launch_index=cause.launch_index,
             pictures=pictures_of(result, worst_measure(result)) if result is not None else (),
         )
 

@@ -10,6 +10,7 @@ from harness.model.run import NanResult, Run
 from harness.model.verdict import Abstain, Fail, Pass, Verdict
 from harness.oracles.base import Evidence, SingleRunOracle
 from harness.oracles.endings import unfinished
+from harness.oracles.likely_cause import likely_cause
 from harness.oracles.memory_events import cells
 from harness.oracles.traits import Causality, Traits
 
@@ -45,15 +46,17 @@ class FiniteResults(SingleRunOracle):
 
     def _fail(self, run: Run, kernel: str, place: str, result: NanResult) -> Fail:
         are = "is" if result.cells == 1 else "are"
+        cause = likely_cause(run, kernel, is_nan=True)
         unwritten = f"; {result.unwritten} of them were never stored" if result.unwritten else ""
         return Fail(
             signature=self.signature(run, kernel=kernel, place=place),
             message=(
                 f"{cells(result.name, (result.first,), result.cells)} of {prod(result.shape)} {are} NaN, and every "
-                f"input is finite{unwritten}"
+                f"input is finite{unwritten}{cause.words}"
             ),
             meaning=MEANING,
-            source=next((launch.source for launch in run.launches if launch.kernel == kernel), None),
+            source=cause.source,
+            launch_index=cause.launch_index,
         )
 
 

@@ -11,6 +11,7 @@ from harness.model.run import Measure, Result, Run
 from harness.model.verdict import Abstain, Fail, Pass, Verdict
 from harness.oracles.base import Evidence, SingleRunOracle
 from harness.oracles.endings import unfinished
+from harness.oracles.likely_cause import likely_cause
 from harness.oracles.memory_events import cell
 from harness.oracles.traits import Causality, Need, Proof, Traits
 
@@ -76,10 +77,13 @@ class Float64Values(SingleRunOracle):
         if result.nonfinite:
             is_single = result.nonfinite == 1
             message += f"; {result.nonfinite} {'cell is' if is_single else 'cells are'} NaN or infinite"
+        cause = likely_cause(run, kernel, is_nan=bool(result.nonfinite))
         return Fail(
             signature=self.signature(run, kernel=kernel, place=place),
-            message=message,
+            message=f"{message}{cause.words}",
             meaning=NOT_FINITE if result.nonfinite else WRONG if finite_ratio(worst) >= FAR else NEAR,
+            source=cause.source,
+            launch_index=cause.launch_index,
             pictures=pictures_of(result, worst),
         )
 

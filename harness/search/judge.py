@@ -55,10 +55,13 @@ class Examination:
         return replace(self, verdicts=(*kept, *later.verdicts))
 
     def launch_of(self, fail: Fail) -> Launch | None:
-        """Return the launch at fault; if only its kernel is known, the first one of that kernel."""
+        """Return the launch at fault; if only its kernel is known, the first one of that kernel.
+
+        Without a kernel, torch computed a wrong result, from what a launch has left.
+        """
         launches, index = self.run.launches, fail.launch_index
         # A failure of another run may stand for one of this run; its launches may be fewer.
-        if index is not None and index < len(launches) and launches[index].kernel == fail.signature.kernel:
+        if index is not None and index < len(launches) and fail.signature.kernel in {"", launches[index].kernel}:
             return launches[index]
         return launch_of(self.run.launches, fail.signature.kernel)
 

@@ -2,15 +2,16 @@
 
 from dataclasses import replace
 from math import inf
+from typing import Any
 
 import pytest
 
-from harness.model.run import ExactComparison, ExactRun, LaunchRounding, Measure, Run, Source
+from harness.model.run import ExactComparison, ExactRun, LaunchRounding, Measure, PartlyStored, Run, Source
 from harness.model.verdict import Severity, Signature
 from harness.oracles import registry
-from harness.oracles.exact_values import Precision, WrongValue, digits_left
+from harness.oracles.exact_values import MEMORY, Precision, WrongValue, digits_left
 from harness.oracles.float64_values import DECIDED_EXACTLY, Float64Values
-from tests.oracles.facts import KERNEL, judge, only_failure, result, run, signature
+from tests.oracles.facts import KERNEL, LINE_207, judge, only_failure, result, run, signature
 
 GROWTH = LaunchRounding(
     launch=0,
@@ -49,6 +50,33 @@ class TestWrongValue:
             "y[3, 0] is 0.5 without any rounding, where the float64 reference gives 0.25: "
             "40 times the bound of exact arithmetic"
         )
+
+    @pytest.mark.parametrize(
+        ("rest", "words"),
+        [
+            ({"shape": (188, 64), "rows": (4, 187)}, "rows 4 to 187 of dw, which has 188"),
+            ({"shape": (5,), "rows": (4, 4)}, "element 4 of dw, which has 5"),
+            ({"shape": (188, 64), "rows": None}, "60 elements of dw"),
+        ],
+    )
+    def test_nan_of_memory_that_no_program_stored_has_its_kernel_and_line(
+        self, rest: dict[str, Any], words: str
+    ) -> None:
+        nan = comparison("d:weight")
+        nan = replace(nan, worst=replace(nan.worst, got=inf - inf, ratio=inf))
+        small = PartlyStored(launch=0, argument="dx", shape=(9,), cells=1, rows=None)
+        left = PartlyStored(launch=0, argument="dw", cells=60, **rest)
+        judged = replace(exact_run(nan, wrong=True), partly_stored=(small, left))
+        fail = only_failure(WrongValue(), judged)
+        assert fail.message.endswith(f"; likely cause: no program of {KERNEL} (layernorm.py:207) stored {words}")
+        assert (fail.source, fail.launch_index, fail.meaning) == (LINE_207, 0, MEMORY)
+        assert fail.signature == signature("wrong-value", "d:weight", kernel="")
+
+    def test_a_wrong_value_is_at_the_line_of_the_kernel_that_stored_it(self) -> None:
+        stored = exact_run(comparison(ratio=40.0))
+        stored = replace(stored, results=(replace(stored.results[0], writer=(KERNEL, "y")),))
+        fail = only_failure(WrongValue(), stored)
+        assert (fail.signature, fail.source) == (signature("wrong-value", "y", kernel=KERNEL), LINE_207)
 
     def test_a_right_exact_value_passes_however_it_is_rounded(self) -> None:
         assert judge(WrongValue(), exact_run(comparison(), wrong=True)) == ["pass"]

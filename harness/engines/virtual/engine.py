@@ -162,6 +162,7 @@ class VirtualEngine:
     def _main_run(self, op: Op, case: Case) -> Run:
         with self._state_for(case, checks_threads=True) as launches:
             ending, results = self._execution.run(op, case)
+            holds_nan = any(result.nonfinite for result in results) or bool(self._execution.nans)
             return Run(
                 case=case,
                 engine=self.traits.name,
@@ -173,6 +174,7 @@ class VirtualEngine:
                 nans=() if launches.halted else self._execution.nans,
                 notes=tuple(self._execution.notes),
                 eager=dict(EMULATION.eager),
+                partly_stored=launches.partly_stored() if holds_nan else (),
                 memory=tuple(launches.memory),
                 seconds=self._seconds(launches.seconds),
             )

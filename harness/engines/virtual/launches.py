@@ -45,6 +45,7 @@ from harness.engines.virtual.machine import (
 )
 from harness.engines.virtual.memory.events import EventCollector
 from harness.engines.virtual.memory.oversized_launch import sampled_ids
+from harness.engines.virtual.memory.stored_tensors import StoredTensor, stored_tensor
 from harness.engines.virtual.native.native_code import NativeBackend, NativeCode
 from harness.engines.virtual.operations.exact_handlers import exact_handlers
 from harness.engines.virtual.operations.rounding_growth import RoundingGrowth
@@ -66,6 +67,7 @@ from harness.model.run import (
     Ending,
     Launch,
     MemoryEvent,
+    PartlyStored,
     UninitialisedRead,
     Unsupported,
 )
@@ -87,6 +89,8 @@ class VirtualCaseLaunches:
     seconds: dict[str, float] = field(default_factory=dict[str, float])
     writers: dict[int, tuple[str, str]] = field(default_factory=dict[int, "tuple[str, str]"])
     """By address of a storage, the kernel and argument that stored to it last."""
+    stored: dict[int, StoredTensor] = field(default_factory=dict[int, StoredTensor])
+    """By address of a storage of fresh memory, the view through which a launch stored to it last."""
 
     checks_threads: bool = True
     """False for a run that repeats another one, whose threads were checked."""
@@ -116,6 +120,10 @@ class VirtualCaseLaunches:
     def ending(self, ending: Ending, failed: tuple[str, int] | None) -> Ending:
         """Return how the case ended, from the ending that the library shows and the kernel that failed first."""
         return self.halted or with_failed_kernel(ending, failed)
+
+    def partly_stored(self) -> tuple[PartlyStored, ...]:
+        """Return the tensors with elements that nothing has stored, while their memory is remembered."""
+        return tuple(rest for tensor in self.stored.values() if (rest := tensor.rest()) is not None)
 
     def add_seconds(self, part: str, seconds: float) -> None:
         self.seconds[part] = self.seconds.get(part, 0.0) + seconds
@@ -304,6 +312,8 @@ class Launches:
         for argument in launch.binding.written:
             if argument.buffer is not None:
                 case.writers[argument.buffer.address] = (launch.kernel, argument.name)
+                if (tensor := stored_tensor(argument, len(case.launches) - 1)) is not None:
+                    case.stored[argument.buffer.address] = tensor
         resident = ResidentLaunch(launch=launch, occupancy=lambda: self._occupancy(compiled, request))
         events = EventCollector()
         try:

@@ -18,6 +18,7 @@ from harness.model.run import (
     MemoryEvent,
     OrderDependence,
     Overlap,
+    PartlyStored,
     Source,
     Stray,
     UninitialisedRead,
@@ -182,6 +183,25 @@ def test_an_atomic_on_fresh_memory_is_an_uninitialised_read(gpu: Gpu) -> None:
             element=3,
         ),
     ]
+
+
+@triton.jit
+def partial_sums_kernel(x, sums, D, N: tl.constexpr):
+    at = tl.program_id(0) * D + tl.arange(0, N)
+    tl.store(sums + at, tl.load(x + at, mask=tl.arange(0, N) < D), mask=tl.arange(0, N) < D)
+
+
+def test_rows_of_fresh_memory_that_no_program_stores_are_known(gpu: Gpu) -> None:
+    with gpu.fresh:
+        whole, sums, column = torch.empty(2, 3), torch.empty(7, 3), torch.empty(4, 3)[:, 1:]
+    partial_sums_kernel[(2,)](torch.ones(2, 3), whole, 3, 4)
+    partial_sums_kernel[(2,)](torch.ones(2, 3), sums, 3, 4)
+    sums[4] = 0.0  # by torch
+    partial_sums_kernel[(4,)](torch.ones(12), column, 3, 1)
+    assert gpu.case_launches.partly_stored() == (
+        PartlyStored(launch=1, argument="sums", shape=(7, 3), cells=12, rows=(2, 6)),
+        PartlyStored(launch=2, argument="sums", shape=(4, 2), cells=4, rows=None),
+    )
 
 
 @triton.jit
