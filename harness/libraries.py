@@ -67,6 +67,16 @@ def absolute_path(spec: str) -> str:
     return os.path.normpath(Path.cwd() / path) if path.exists() or _is_path(spec) else spec
 
 
+def is_of_index(spec: str) -> bool:
+    """Return True if pip takes the spec from its index by its name: no folder, file or URL."""
+    if Path(spec).expanduser().exists() or _is_path(spec):
+        return False
+    try:
+        return Requirement(spec.removeprefix(SOURCES)).url is None
+    except InvalidRequirement:
+        return False
+
+
 def portable(spec: str, project: Path) -> str:
     """Return a spec that holds wherever the project is: a path inside it becomes relative to it, as `./src`."""
     path = Path(spec)

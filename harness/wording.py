@@ -4,6 +4,18 @@ import shutil
 import textwrap
 from typing import TextIO
 
+CONTROLS = {
+    **{code: 0x2400 + code for code in range(0x20) if chr(code) not in "\t\n"},
+    0x7F: 0x2421,
+    **dict.fromkeys((*range(0x80, 0xA0), *range(0x202A, 0x202F), *range(0x2066, 0x206A)), 0xFFFD),
+}
+"""By control character, the visible one to print: a terminal obeys escapes, and directions hide what is written."""
+
+
+def visible(text: str) -> str:
+    """Return a text of equal length without control characters but tabs and line breaks: `␛[2J` for an escape."""
+    return text.translate(CONTROLS)
+
 
 def counted(number: int, noun: str) -> str:
     """Return the number with its noun, which takes `s` in the plural, or `es` after `ch`."""
@@ -12,7 +24,8 @@ def counted(number: int, noun: str) -> str:
 
 
 def fitted(text: str, stream: TextIO) -> str:
-    """Return the text with its lines broken between words if the stream is a terminal; a file keeps long lines."""
+    """Return the visible text, its lines broken between words if the stream is a terminal; a file keeps long lines."""
+    text = visible(text)
     if not stream.isatty():
         return text
     width = shutil.get_terminal_size().columns

@@ -8,7 +8,7 @@ from packaging.utils import canonicalize_name
 
 from harness.cli.command import ExitStatus, Parser
 from harness.cli.common_options import add_engine, add_libraries, json_path, positive
-from harness.cli.finding_choice import add_finding, locate, read_one_finding
+from harness.cli.finding_choice import add_finding, add_trust, locate, read_one_finding
 from harness.cli.output import print_lines, print_progress
 from harness.documents import files
 from harness.errors import UsageError
@@ -20,6 +20,7 @@ from harness.findings.bisection.stretches import Bisected, Ending, Stretch, bise
 from harness.findings.bisection.triton_subprocess import PACKAGE as TRITON
 from harness.findings.recorded_cases import Recorded
 from harness.findings.rerun import op_of
+from harness.findings.trust import refuse_foreign_code
 from harness.findings.versions import installed, versions
 from harness.reports.bisection_table import bisection_document, sentence, table
 from harness.search.engine_choice import parse_engine
@@ -32,6 +33,7 @@ def run(options: argparse.Namespace) -> ExitStatus:
     """Find where a finding came, and where it went, among releases or commits."""
     path = locate(options.file)
     recorded = read_one_finding(path, options.finding)
+    refuse_foreign_code(recorded, options.libraries, trusted=options.trust)
     op_of(recorded)  # a suite that cannot be loaded is an error here, and no evidence against a release
     report = json_path(options.json)
     history = _history(options, recorded)
@@ -59,6 +61,7 @@ exit status: 0 every border was found; 1 the finding shows everywhere or nowhere
 2 usage or harness error; 3 nothing could be checked
 """
     add_finding(parser)
+    add_trust(parser)
     parser.add_argument(
         "--package",
         metavar="NAME",

@@ -9,7 +9,7 @@ from harness.checks.checker import TIME_LIMIT_S, USUAL_CASES, USUAL_DEVICE, Chec
 from harness.cli.command import ExitStatus, Parser
 from harness.cli.common_options import add_device, devices_of, json_path, positive, seconds
 from harness.errors import store_error
-from harness.wording import counted
+from harness.wording import counted, visible
 
 STATUS = {
     Ruling.RIGHT: ExitStatus.CLEAN,
@@ -34,7 +34,7 @@ def run(options: argparse.Namespace) -> ExitStatus:
         verdict = checker.check(
             options.new, options.reference, options.inputs, sizes=dict(options.sizes), seed=options.seed
         )
-    print("\n".join(lines(verdict)))
+    print(visible("\n".join(lines(verdict))))
     if path is not None:
         _write(verdict, path)
     return STATUS[verdict.ruling]

@@ -27,6 +27,14 @@ def add_finding(parser: Parser) -> None:
     parser.add_argument("--finding", metavar="N|ID", help=FINDING_HELP)
 
 
+def add_trust(parser: Parser) -> None:
+    parser.add_argument(
+        "--trust",
+        action="store_true",
+        help="run suites and libraries outside this project, too, which a file of somebody else may name",
+    )
+
+
 def locate(name: str) -> Path:
     """Return the file of that name, or else the stored finding with that id.
 

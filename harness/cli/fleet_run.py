@@ -32,7 +32,7 @@ from harness.reports.finding_text import Sources, render
 from harness.reports.interrupts import Interrupts
 from harness.search.options import Options
 from harness.search.session import prepared
-from harness.wording import counted
+from harness.wording import counted, visible
 
 CHUNK_CPUS = 2
 """Cores that a chunk asks for: with one, its next batch waits for the slowest case of the last."""
@@ -154,7 +154,7 @@ class FleetRun:
 
     def _say(self, line: str) -> None:
         """Print a line above the progress line."""
-        self._screen.print(Text(line), soft_wrap=True)
+        self._screen.print(Text(visible(line)), soft_wrap=True)
 
     def _keep(self, finding: Finding) -> None:
         self._errors.attempt(lambda: self._log.keep(finding.fail.signature, finding))

@@ -34,6 +34,7 @@ from harness.cli.surveys import CONFORMANCE_CASES, COVERAGE_CASES, SURVEYS
 from harness.errors import UsageError
 from harness.findings.known_issues import KnownIssues, read_known_issues
 from harness.findings.regressions import Regression, regressions_of
+from harness.findings.trust import remember
 from harness.fleet.chunk_plan import chunks_of
 from harness.fleet.event_stream import EventStream
 from harness.fleet.shards import parse_shard
@@ -63,6 +64,7 @@ def run(arguments: argparse.Namespace) -> ExitStatus:
     plan = plan_of(arguments) if chunk is None else chunk.plan
     options = _options(arguments, plan)
     report_path = json_path(arguments.json)
+    remember(plan.suites, plan.libraries, plan.env.items())
     use_hypothesis_folder()
     issues = read_known_issues(arguments.known, date.today())  # noqa: DTZ011 - a date that people write has no zone
     if arguments.events and chunk is None:
@@ -128,8 +130,8 @@ examples:
   harness fuzz fla:norm --with fla-core==0.6.0 --engine cuda
   harness fuzz liger --with liger-kernel==0.8.5 --survey coverage
 
-exit status: 0 clean, 1 findings, 2 usage or harness error, 3 no findings, but an op could not be checked on any
-device, or has no definition, 130 interrupted without findings
+exit status: 0 clean, 1 findings, 2 usage or harness error, 3 no findings, but an op, its
+results or a regression could not be checked, 130 interrupted without findings
 """
     add_suites(parser, required=False)
     add_device(parser, f"{USUAL_DEVICES}; on hardware GPUs, their own model")

@@ -11,6 +11,7 @@ from harness.documents.finding import regression_document
 from harness.errors import UsageError
 from harness.libraries import portable
 from harness.suite_files import REGRESSIONS, SHIPPED, project_of
+from harness.wording import visible
 
 KEPT = Path(SHIPPED, REGRESSIONS)
 
@@ -28,7 +29,7 @@ def run(options: argparse.Namespace) -> ExitStatus:
         files.write(regression_document(finding, libraries), kept)
     except OSError as error:
         raise UsageError(f"cannot write {kept}: {error.strerror}: name another folder by --in") from None
-    print(kept)
+    print(visible(str(kept)))
     return ExitStatus.CLEAN
 
 

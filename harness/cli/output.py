@@ -10,7 +10,7 @@ from rich.text import Text
 
 from harness.errors import UsageError
 from harness.reports.interrupts import Interrupts
-from harness.wording import fitted
+from harness.wording import fitted, visible
 
 
 def console() -> Console:
@@ -19,8 +19,13 @@ def console() -> Console:
 
 
 def show(screen: Console, text: Text) -> None:
-    """Print a text.  A terminal breaks its lines between words; a file or pipe keeps long lines, for other programs."""
-    screen.print(text, soft_wrap=not screen.is_terminal)
+    """Print a text.  A terminal breaks its lines between words; a file or pipe keeps long lines, for other programs.
+
+    It may come from a kernel, or from a file of somebody else: escapes are printed as text.
+    """
+    shown = text.copy()
+    shown.plain = visible(text.plain)
+    screen.print(shown, soft_wrap=not screen.is_terminal)
 
 
 def print_lines(lines: Iterable[str]) -> None:

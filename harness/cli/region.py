@@ -6,7 +6,7 @@ from rich.text import Text
 
 from harness.cli.command import ExitStatus, Parser
 from harness.cli.common_options import add_engine, add_libraries, positive, seconds
-from harness.cli.finding_choice import add_finding, locate, read_one_finding
+from harness.cli.finding_choice import add_finding, add_trust, locate, read_one_finding
 from harness.cli.output import ProgressLine, console, show
 from harness.errors import HarnessError, UsageError, unknown
 from harness.findings.region.mapping import MappedFailure, Mapper, MappingLimits
@@ -14,6 +14,7 @@ from harness.findings.region.points import PointChecker
 from harness.findings.region.record import save
 from harness.findings.rerun import op_of, options_for
 from harness.findings.store import nearest
+from harness.findings.trust import refuse_foreign_code
 from harness.findings.versions import versions
 from harness.model.case import Case
 from harness.model.op import Op
@@ -43,6 +44,7 @@ def run(arguments: argparse.Namespace) -> ExitStatus:
             f"{recorded.id} is a finding of harness run, whose launch has no sizes to vary: "
             f"draft a suite by harness init --from {recorded.id}, and map what harness fuzz finds with it"
         )
+    refuse_foreign_code(recorded, arguments.libraries, trusted=arguments.trust)
     op = op_of(recorded)
     options = options_for(
         recorded,
@@ -82,6 +84,7 @@ exit status: 0 the map was made; 1 the smallest case no longer shows the failure
 3 the smallest case could not be checked; 130 interrupted before it was checked
 """
     add_finding(parser)
+    add_trust(parser)
     parser.add_argument(
         "--axes",
         metavar="A,B",

@@ -6,9 +6,10 @@ from rich.text import Text
 
 from harness.cli.command import ExitStatus, Parser
 from harness.cli.common_options import add_engine, add_fail_on, add_libraries, add_sanitizer, add_show_output
-from harness.cli.finding_choice import add_finding, locate, read_findings
+from harness.cli.finding_choice import add_finding, add_trust, locate, read_findings
 from harness.cli.output import console, show
 from harness.findings.rerun import ReplayStatus, options_for, replay
+from harness.findings.trust import refuse_foreign_code
 from harness.model.verdict import Severity
 from harness.reports.finding_text import Sources, render
 from harness.search.engine_choice import parse_engine
@@ -22,6 +23,7 @@ def run(arguments: argparse.Namespace) -> ExitStatus:
     is_failed = is_unchecked = False
     screen = console()
     for recorded in read_findings(locate(arguments.file), arguments.finding):
+        refuse_foreign_code(recorded, arguments.libraries, trusted=arguments.trust)
         options = options_for(
             recorded,
             libraries=tuple(arguments.libraries),
@@ -60,6 +62,7 @@ exit status: 0 every recorded failure is gone; 1 one shows again, or its case ha
 Other warnings of a case are listed, and do not count.
 """
     add_finding(parser)
+    add_trust(parser)
     add_libraries(parser)
     add_fail_on(parser)
     add_engine(parser)

@@ -21,6 +21,7 @@ from harness.reports.contents import ReportContents
 from harness.reports.junit import junit
 from harness.reports.sarif import sarif
 from harness.suite_files import project_of
+from harness.wording import visible
 
 PAGE = "report.html"
 STDOUT = "-"
@@ -88,7 +89,7 @@ def _page(contents: ReportContents) -> str:
 
 def _write(name: str, text: str) -> None:
     if name == STDOUT:
-        sys.stdout.write(text)
+        sys.stdout.write(visible(text))
     else:
         write_text(Path(name), text)
 

@@ -11,6 +11,7 @@ from harness.errors import UsageError
 from harness.findings.store import nearest
 from harness.reports.contents import ReportedBug, read_contents
 from harness.reports.issue_text import issue_body, issue_text, issue_title
+from harness.wording import visible
 
 
 def issue(options: argparse.Namespace) -> ExitStatus:
@@ -28,7 +29,7 @@ def issue(options: argparse.Namespace) -> ExitStatus:
     if options.output:
         write_text(Path(options.output), text)
     else:
-        sys.stdout.write(text)
+        sys.stdout.write(visible(text))
     if not bug.files and options.part != "title":
         print_progress(f"no reproducer is stored: run harness repro {bug.finding.id} first, and the text holds it")
     return ExitStatus.CLEAN

@@ -5,12 +5,13 @@ from pathlib import Path
 
 from harness.cli.command import ExitStatus, Parser
 from harness.cli.common_options import add_libraries
-from harness.cli.finding_choice import add_finding, locate, read_one_finding
-from harness.cli.output import print_progress
+from harness.cli.finding_choice import add_finding, add_trust, locate, read_one_finding
+from harness.cli.output import print_lines, print_progress
 from harness.errors import UsageError
 from harness.findings.recorded_cases import Recorded
 from harness.findings.repro.build import Form, Reproducer, Reproducers, make
 from harness.findings.store import is_stored
+from harness.findings.trust import refuse_foreign_code
 from harness.wording import counted
 
 NAMES = {Form.ENTRY: "repro.py", Form.KERNEL: "repro-kernel.py"}
@@ -20,6 +21,7 @@ def run(options: argparse.Namespace) -> ExitStatus:
     """Write reproducers of a finding, and print of each if a fresh process confirms it."""
     path = locate(options.file)
     recorded = read_one_finding(path, options.finding)
+    refuse_foreign_code(recorded, options.libraries, trusted=options.trust)
     output: Path | None = options.output
     forms = (Form.KERNEL,) if options.kernel else (Form.ENTRY,) if output else (Form.ENTRY, Form.KERNEL)
     reproducers = make(recorded, tuple(options.libraries), forms, print_progress, options.settings)
@@ -27,7 +29,7 @@ def run(options: argparse.Namespace) -> ExitStatus:
         target = output if output and len(reproducers.files) == 1 else _target(path, recorded, file)
         _write(target, file)
     for reason in reproducers.missing:
-        print(f"{reason}")
+        print_lines((f"{reason}",))
     return ExitStatus.CLEAN if _is_whole(reproducers, forms) else ExitStatus.NOTHING_CHECKED
 
 
@@ -54,7 +56,7 @@ def _write(target: Path, file: Reproducer) -> None:
         raise UsageError(f"cannot write {target}: {error.strerror}") from error
     lines = len(file.text.splitlines())
     result = f"NOT CONFIRMED: {file.problem}" if file.problem else "confirmed in a fresh process"
-    print(f"{target}: {file.form}, {counted(lines, 'line')}, {result}")
+    print_lines((f"{target}: {file.form}, {counted(lines, 'line')}, {result}",))
 
 
 def add_options(parser: Parser) -> None:
@@ -67,6 +69,7 @@ examples:
 exit status: 0 the files are written and confirmed; 2 usage or harness error; 3 a file is missing or not confirmed
 """
     add_finding(parser)
+    add_trust(parser)
     parser.add_argument("--kernel", action="store_true", help="only the kernel at fault, without its library")
     parser.add_argument(
         "-o",

@@ -40,6 +40,7 @@ from harness.errors import UsageError
 from harness.findings import store
 from harness.findings.known_issues import read_known_issues
 from harness.findings.search_log import SearchLog
+from harness.findings.trust import remember
 from harness.findings.versions import versions
 from harness.model.compute_sanitizer_report import Tool
 from harness.model.device import DeviceProfile
@@ -123,6 +124,7 @@ class _Log:
 
 def _command_of(options: argparse.Namespace, gpu: RealGpu | None) -> WatchedCommand:
     device, under_test = _device_of(options, gpu), libraries_of(options)
+    remember((), under_test)
     return WatchedCommand(
         words=tuple(options.words),
         device=device,

@@ -7,6 +7,7 @@ from pathlib import Path
 from harness.errors import HarnessError
 from harness.findings.recorded_cases import Recorded, read
 from harness.findings.rerun import Replayed, ReplayStatus, options_for, replay
+from harness.findings.trust import refuse_foreign_code
 from harness.model.finding import Finding
 from harness.model.verdict import Severity
 from harness.search.options import Options
@@ -96,6 +97,7 @@ def outcome_of(regression: Regression, session: Session) -> RegressionOutcome:
 
 def _replayed(recorded: Recorded, session: Session) -> Replayed:
     searched = session.options
+    refuse_foreign_code(recorded, searched.libraries, trusted=False)
     options = options_for(
         recorded,
         libraries=searched.libraries,

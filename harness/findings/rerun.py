@@ -119,7 +119,7 @@ def op_of(recorded: Recorded) -> Op:
         ReplayError: the case has other dims than the op.
     """
     suite, _, name = recorded.case.op.rpartition(":")
-    ops = {op.name: op for op in load_suite(suite, _project_of(recorded))}
+    ops = {op.name: op for op in load_suite(suite, project_with_suite(recorded))}
     if name not in ops:
         raise UsageError(
             f"{recorded.id} is of op {name!r}, and {suite} declares {', '.join(ops)}: take the suite that declared it"
@@ -132,7 +132,7 @@ def op_of(recorded: Recorded) -> Op:
     return op
 
 
-def _project_of(recorded: Recorded) -> Path:
+def project_with_suite(recorded: Recorded) -> Path:
     """Return the folder to which the name of the case's suite refers: this one, its project, or that of the file."""
     if recorded.watched is not None and not is_recorded_launch(recorded.case):
         command = shlex.join(recorded.watched.command)
@@ -158,8 +158,10 @@ def options_for(  # noqa: PLR0913 - the options of several commands, by keyword
     shows_output: bool = False,
 ) -> Options:
     """Return the options to run one recorded case; `libraries` replace those on record, if there are any."""
+    if recorded.signature is not None:
+        _refuse_unknown_oracle(recorded, recorded.signature)
     op = op_of(recorded)
-    project = _project_of(recorded)
+    project = project_with_suite(recorded)
     before = (recorded.preceding_case,) if recorded.preceding_case else ()
     return Options(
         suites=tuple(dict.fromkeys(case.op.rpartition(":")[0] for case in (recorded.case, *before))),
@@ -177,6 +179,14 @@ def options_for(  # noqa: PLR0913 - the options of several commands, by keyword
         settings=settings,
         shows_output=shows_output,
     )
+
+
+def _refuse_unknown_oracle(recorded: Recorded, signature: Signature) -> None:
+    """Raise for a failure that no oracle of this release judges: that it does not show would mean nothing."""
+    try:
+        registry.find(signature.oracle)
+    except UsageError as error:
+        raise ReplayError(f"{recorded.id}: {error}: take the release that found it, or correct the file") from None
 
 
 def replay(recorded: Recorded, session: Session, op: Op | None = None) -> Replayed:

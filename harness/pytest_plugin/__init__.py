@@ -34,7 +34,7 @@ from harness.pytest_plugin.plugin_options import (
 )
 from harness.settings import Settings
 from harness.suite_files import REGRESSIONS, is_suite, may_be_replayed
-from harness.wording import counted
+from harness.wording import counted, visible
 
 WATCH = "HARNESS_WATCH"
 """The variable of a process under `harness run`; `harness.watched.watch_records` takes longer to import."""
@@ -156,7 +156,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
     if not config.stash[ANNOUNCED]:  # with pytest-xdist this process collects nothing
         terminalreporter.write_line(_announcement(config))
     for line in run_summary.lines(ran, skipped):
-        terminalreporter.write_line(line)
+        terminalreporter.write_line(visible(line))
 
 
 def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Collector | None:

@@ -19,6 +19,7 @@ from harness.findings.campaign_report import report_of
 from harness.findings.known_issues import FILE, KnownIssues, read_known_issues
 from harness.findings.recorded_cases import Recorded, read
 from harness.findings.rerun import ReplayStatus, options_for, replay
+from harness.findings.trust import refuse_foreign_code, remember
 from harness.model.device import DeviceProfile
 from harness.model.engine_traits import VIRTUAL, EngineTraits
 from harness.model.finding import Finding
@@ -38,6 +39,7 @@ from harness.search.options import Options, SanitizerChoice, load_ops, options_o
 from harness.search.session import Session
 from harness.settings import Settings
 from harness.suite_files import is_shipped, named_in_project, project_of
+from harness.wording import visible
 
 
 class FindingWarning(pytest.PytestWarning):
@@ -104,7 +106,7 @@ class HarnessItem(pytest.Item):
         for finding in findings:
             if finding not in bad:
                 link = links.get(finding.id, "")
-                self.warn(FindingWarning(f"{finding.fail.signature}: {finding.fail.message}{link}"))
+                self.warn(FindingWarning(visible(f"{finding.fail.signature}: {finding.fail.message}{link}")))
         if bad:
             raise Failed(self.failure_text(bad, session))
 
@@ -145,9 +147,9 @@ class HarnessItem(pytest.Item):
         """Return the failure as the harness prints it.  Only a bug of the harness has a traceback."""
         match excinfo.value:
             case Failed():
-                return str(excinfo.value)
+                return visible(str(excinfo.value))
             case HarnessError():
-                return in_pytest_options(str(excinfo.value))
+                return visible(in_pytest_options(str(excinfo.value)))
             case _:
                 return super().repr_failure(excinfo, style)
 
@@ -180,7 +182,7 @@ class SearchItem(HarnessItem):
         report = report_of(searched, statistics, findings, interrupted=False, issues=issues)
         report = replace(report, gpu_wait_share=session.gpu_wait_share)
         shard_reports.record(self, searched, report)
-        self.add_report_section("call", "kernel-harness", "\n".join(summary(report)))
+        self.add_report_section("call", "kernel-harness", visible("\n".join(summary(report))))
         self.user_properties += [("searched_device", self.device.slug), ("search_seed", str(report.seed))]
         self.user_properties += run_summary.properties(session, report, why_virtual(self.config))
         failing = [finding for finding in report.findings if counts(finding, self.fail_on)]
@@ -263,6 +265,7 @@ class SearchItem(HarnessItem):
             engine=str(self.engine),
             sanitizer=option.harness_sanitizer or "",
         )
+        remember(plan.suites, plan.libraries)
         ops = tuple({op.id: op for item in items for op in item.ops}.values())
         accepts = self.config.rootpath / ACCEPTS
         return replace(
@@ -291,6 +294,7 @@ class RegressionItem(HarnessItem):
         Fail if the recorded failure shows again or cannot be checked, or if the case has another error.
         """
         option = self.config.option
+        refuse_foreign_code(self.recorded, option.harness_with, trusted=False)
         options = options_for(
             self.recorded,
             libraries=tuple(option.harness_with),

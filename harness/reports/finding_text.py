@@ -17,7 +17,7 @@ from harness.model.case import CallContext, Case, GradMode, LaneFill, Layout, Pr
 from harness.model.finding import Confirmation, Excerpt, Finding, Symptom
 from harness.model.run import Launch, Source
 from harness.model.verdict import ORIGIN, Severity
-from harness.wording import counted
+from harness.wording import counted, visible
 
 WIDTH = 80
 MOST_ORIGINS = 4
@@ -74,7 +74,7 @@ def quoted(findings: Iterable[Finding], sources: Sources) -> tuple[Finding, ...]
 
 
 def render(finding: Finding, sources: Sources, known: Iterable[KnownFinding] = ()) -> Text:
-    """Return the text of the finding with colours; `.plain` has none."""
+    """Return the text of the finding with colours; `.plain` has none.  Escapes in it are visible."""
     link = next((issue.link for issue in known if issue.finding == finding.id), None)
     severity = finding.severity
     text = Text()
@@ -101,6 +101,7 @@ def render(finding: Finding, sources: Sources, known: Iterable[KnownFinding] = (
     text.append(f"{finding.replay_command}\n", style="bold")
     text.append(f"{INDENT}{'explain':<{LABEL}}", style="cyan")
     text.append(f"{explain_command(finding)}\n", style="bold")
+    text.plain = visible(text.plain)
     return text
 
 

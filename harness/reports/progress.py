@@ -18,7 +18,7 @@ from harness.reports.interrupts import Interrupts
 from harness.search.campaign_statistics import CampaignStatistics, Trial
 from harness.search.deadline import Deadline
 from harness.search.triage_queue import TriageProgress
-from harness.wording import counted
+from harness.wording import counted, visible
 
 PLAIN_EVERY_S = 5.0
 SAME_EVERY_S = 30.0
@@ -147,7 +147,7 @@ class Progress:
         return DURATION.sub("", f"{self._head}; {self._trying}")
 
     def _print(self, line: str) -> None:
-        self._console.print(Text(line), soft_wrap=not self._console.is_terminal)
+        self._console.print(Text(visible(line)), soft_wrap=not self._console.is_terminal)
 
 
 def left(deadline: Deadline) -> str:

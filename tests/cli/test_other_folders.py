@@ -78,7 +78,7 @@ def test_suites_and_libraries_outside_the_project_have_absolute_paths(project: P
     (finding,) = report(other)["findings"]
     assert finding["case"]["op"] == f"{project.folder}/suites/norm.py:overlapping"
     assert finding["libraries"] == [str(tmp_path / "library")]
-    assert project.harness("replay", "../other/r.json", *ENGINE).status == 1
+    assert project.harness("replay", "../other/r.json", "--trust", *ENGINE).status == 1
 
 
 LISTED = """
