@@ -92,7 +92,7 @@ def test_escapes_of_a_file_are_printed_as_text(project: Project, found: dict[str
         done = project.harness(*arguments)
         shown = done.out + done.err
         assert not set(shown) & set("\x1b\x07\x9b\u202e"), arguments
-        assert "␛" in shown, arguments
+        assert "␛" in shown or "\\x1b" in shown, arguments
 
 
 def test_escapes_of_a_finding_are_text_in_pytest_and_in_the_store(found: dict[str, Any]) -> None:
