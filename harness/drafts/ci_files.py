@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
+from harness import __version__
+
 CI_TEMPLATES = Path(__file__).with_name("ci_templates")
 """Files for CI systems, the only copy."""
 GATE = "github-gate.yml"
@@ -82,6 +84,7 @@ SHARED_BY: Mapping[str, tuple[str, Callable[[int], str]]] = {
 }
 """Where a template states by how many machines a search is shared, and how it writes the number."""
 DEVICES = re.compile(r"^( +DEVICES: )[\w,-]+", re.MULTILINE)
+UNPINNED = re.compile(r"""((?:HARNESS:|HARNESS=|pip install).*kernel-harness(?:\[[\w,]+\])?)(?=["']?$)""", re.MULTILINE)
 LIBRARY = re.compile(
     r"""^ *(?:LIBRARY: |library=).*\n| --with "[^"]*LIBRARY[^"]*"| --with "\$library\"""", re.MULTILINE
 )
@@ -100,8 +103,9 @@ class CiSettings:
 
 
 def text_of(template: str, settings: CiSettings) -> str:
-    """Return a template with the settings of a repository."""
+    """Return a template with the settings of a repository, and with this release of the harness."""
     text = (CI_TEMPLATES / template).read_text(encoding="utf-8")
+    text = UNPINNED.sub(rf"\g<1>=={__version__}", text)
     if not settings.has_library:
         text = LIBRARY.sub("", text)
     if settings.devices is not None:

@@ -23,7 +23,8 @@ from tests.cli.command_line import ROOT
 
 pytestmark = pytest.mark.slow
 
-SMALL = {"ENGINE": "virtual", "CASES": "16", "HARNESS": "pip"}
+NOTHING_NEW = {"HARNESS": "pip", "TORCH": "", "NEEDS": "pip"}
+SMALL = {"ENGINE": "virtual", "CASES": "16", **NOTHING_NEW}
 """No GPU, a short search (four cases on each of four devices), and nothing to download: pip is installed already."""
 GATE = TEMPLATES / "github-gate.yml"
 NIGHTLY, BUILDKITE = TEMPLATES / "github-nightly.yml", TEMPLATES / "buildkite.yml"
@@ -131,7 +132,7 @@ def test_gitlab_gates_a_change_and_merges_a_night(tmp_path: Path) -> None:
         pipeline = {"CI_PIPELINE_IID": "7", "CI_NODE_INDEX": number, "CI_NODE_TOTAL": "2", "GITLAB_CI": "true"}
         runner = Shell(folder=repository, variables={**SMALL, **pipeline})
         assert runner.run(gitlab_steps(GITLAB, "kernels-night")) == {"kernels-night": 0}, runner.printed
-    runner = Shell(folder=repository, variables={"HARNESS": "pip"})
+    runner = Shell(folder=repository, variables=NOTHING_NEW)
     assert runner.run(gitlab_steps(GITLAB, "kernels-report")) == {"kernels-report": 1}, runner.printed
     assert "1 finding: 1 error" in (repository / "report.html").read_text(encoding="utf-8")
 

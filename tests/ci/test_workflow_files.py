@@ -1,5 +1,9 @@
-"""Every workflow file is valid by its system's schema, and its shell by shellcheck; actions are pinned alike."""
+"""Every workflow file is valid by its system's schema, and its shell by shellcheck; actions are pinned alike.
 
+zizmor looks for what an attacker could use.
+"""
+
+import os
 import re
 import shutil
 import subprocess
@@ -8,16 +12,20 @@ from pathlib import Path
 
 import pytest
 
+from harness import __version__
 from harness.cli import main
+from harness.documents.files import dumps
 from tests.ci.small_repository import small_repository
 from tests.ci.workflow_shell import TEMPLATES, WORKFLOWS, buildkite_steps, document, github_steps
 from tests.cli.command_line import ROOT
+from tests.reports.samples import REPORT
 
+ABSENT = ("torch", "triton", "numpy", "llvmlite", "greenlet")
 BIN = Path(sys.executable).parent
 GITHUB = (*sorted(TEMPLATES.glob("github-*.yml")), *sorted(WORKFLOWS.glob("*.yml")))
 SCRIPTS = (*sorted(TEMPLATES.glob("*.sh")), *sorted((ROOT / "ci").glob("*.sh")), ROOT / ".ci" / "run")
-PIN = re.compile(r"[\w.-]+/[\w./-]+@(release/)?v\d+")
-"""A major version: `release/v1` is how the action that publishes names its own."""
+PIN = re.compile(r"[\w.-]+/[\w./-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+")
+"""A commit, which nobody can move, and the release that it is."""
 
 
 def run(*command: str, text: str | None = None) -> tuple[int, str]:
@@ -78,15 +86,103 @@ def test_shellcheck_has_nothing_to_say_about_the_jobs_of_gitlab() -> None:
 
 
 @pytest.mark.parametrize("path", GITHUB, ids=lambda path: path.name)
-def test_actions_are_pinned_by_their_major_version(path: Path) -> None:
-    used = [step["uses"] for job in document(path)["jobs"].values() for step in job["steps"] if "uses" in step]
+def test_actions_are_pinned_by_commit_and_named_by_release(path: Path) -> None:
+    used = re.findall(r"uses: (.*)", path.read_text(encoding="utf-8"))
     assert [one for one in used if not PIN.fullmatch(one)] == []
+
+
+def test_zizmor_finds_nothing_that_an_attacker_could_use() -> None:
+    status, text = run("zizmor", "--offline", "--no-progress", *map(str, GITHUB))
+    assert status == 0, text
+
+
+def test_zizmor_notices_an_action_by_its_tag(tmp_path: Path) -> None:
+    wrong = tmp_path / "wrong.yml"
+    wrong.write_text(re.sub(r"checkout@\S+", "checkout@v6", GITHUB[0].read_text(encoding="utf-8")), encoding="utf-8")
+    status, text = run("zizmor", "--offline", "--no-progress", "--min-severity", "high", str(wrong))
+    assert (status, "unpinned-uses" in text) == (14, True)
 
 
 def test_one_action_has_one_version_everywhere() -> None:
     text = "\n".join(path.read_text(encoding="utf-8") for path in GITHUB)
     pins = set(re.findall(r"uses: (\S+)@(\S+)", text))
     assert len({action for action, _ in pins}) == len(pins)
+
+
+def test_searches_end_before_their_job_and_their_findings_are_kept() -> None:
+    gate, night = (document(TEMPLATES / f"github-{name}.yml") for name in ("gate", "nightly"))
+    pipelines = document(TEMPLATES / "gitlab.yml")
+    agents = document(TEMPLATES / "buildkite.yml")
+    limits = {
+        "gate": (gate["env"]["MINUTES"], gate["jobs"]["gate"]["timeout-minutes"]),
+        "night": (night["env"]["MINUTES"], night["jobs"]["search"]["timeout-minutes"]),
+        "change": (pipelines["kernels"]["variables"]["MINUTES"], 45),
+        "schedule": (pipelines["kernels-night"]["variables"]["MINUTES"], 120),
+        "agent": (agents["env"]["MINUTES"], agents["steps"][0]["timeout_in_minutes"]),
+    }
+    assert {name: limit - int(minutes) for name, (minutes, limit) in limits.items()} == {
+        "gate": 10,
+        "night": 15,
+        "change": 10,
+        "schedule": 15,
+        "agent": 15,
+    }
+    uploads = [
+        step
+        for job in (gate["jobs"]["gate"], night["jobs"]["search"], night["jobs"]["merge"])
+        for step in job["steps"]
+        if "upload-artifact" in step.get("uses", "")
+    ]
+    assert all(step["if"] == "${{ always() }}" for step in uploads)
+    assert sum(".harness/findings" in step["with"]["path"] for step in uploads) == 3
+    assert all(".harness/findings" in step["artifact_paths"] for step in agents["steps"])
+    jobs = [job for job in pipelines.values() if "script" in job]
+    assert all(".harness/findings" in job["artifacts"]["paths"] for job in jobs)
+
+
+def test_a_written_file_pins_harness_torch_and_triton(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(small_repository(tmp_path / "repository", correct=True))
+    for system in ("github", "gitlab", "buildkite", "ray", "container"):
+        assert main(["init", "--ci", system]) == 0
+    written = [
+        path for path in Path().rglob("*") if path.is_file() and "kernel-harness" in path.read_text("utf-8", "replace")
+    ]
+    lines = [line for path in written for line in path.read_text("utf-8").splitlines() if line[0:1] != "#"]
+    named = [line for line in lines if re.search(r"HARNESS[:=]|pip' install|pip install '", line)]
+    assert len(named) >= 9
+    assert [line for line in named if f"=={__version__}" not in line] == []
+    torch = {line.partition("#")[0].strip() for line in lines if "TORCH:" in line}
+    assert torch == {"TORCH: torch==2.13.0 triton==3.6.0", "TORCH: torch==2.11.0 triton==3.6.0"}
+
+
+def test_merge_and_report_need_neither_torch_nor_triton(tmp_path: Path) -> None:
+    needs = document(TEMPLATES / "github-nightly.yml")["jobs"]["merge"]["env"]["NEEDS"].split()
+    (tmp_path / "campaign.json").write_text(dumps(REPORT), encoding="utf-8")
+    program = f"""
+import sys
+class Absent:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in {ABSENT}:
+            raise ModuleNotFoundError(name)
+sys.meta_path.insert(0, Absent())
+from harness import __version__
+from harness.cli import main
+from harness.documents.files import dumps
+statuses = [main(["report", "campaign.json", "-o", "report.html", "--markdown", "report.md", "--junit", "junit.xml"])]
+statuses += [main(["report", "--merge", "campaign.json", "--json", "merged.json"])]
+print([*map(int, statuses)])
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.stdout.splitlines()[-1:] == ["[0, 1]"], done.stdout + done.stderr
+    assert (tmp_path / "report.html").is_file()
+    assert {"torch", "triton", "numpy", "llvmlite", "greenlet"}.isdisjoint(needs)
 
 
 @pytest.mark.parametrize("path", GITHUB, ids=lambda path: path.name)

@@ -20,7 +20,7 @@ WORKFLOWS = ROOT / ".github" / "workflows"
 EXPRESSION = re.compile(r"\$\{\{\s*(.*?)\s*\}\}")
 LIMIT_S = 600.0
 BASH = shutil.which("bash") or "/bin/bash"
-ALWAYS = "!cancelled()"
+ALWAYS = "always()"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,12 +70,16 @@ def buildkite_steps(path: Path) -> Iterator[ShellStep]:
 
 
 def gitlab_steps(path: Path, job: str) -> Iterator[ShellStep]:
-    """Yield the script of a job as one step, with those of the job that it extends."""
+    """Yield the script of a job as one step, with what it has of the job that it extends."""
     jobs = document(path)
     extended, own = jobs[jobs[job]["extends"]], jobs[job]
     variables = {**extended["variables"], **own.get("variables", {})}
     assert all(isinstance(value, str) for value in variables.values())
-    yield ShellStep(name=job, script="\n".join((*extended["before_script"], *own["script"])), variables=variables)
+    yield ShellStep(
+        name=job,
+        script="\n".join((*own.get("before_script", extended["before_script"]), *own["script"])),
+        variables=variables,
+    )
 
 
 @dataclass(kw_only=True)

@@ -23,7 +23,8 @@ mkdir -p "$work/task-$SLURM_ARRAY_TASK_ID"
 cd "$work/task-$SLURM_ARRAY_TASK_ID"
 
 status=0
-harness fuzz "$suites" --with "$library" --engine "${ENGINE:-cuda}" --cases "${CASES:-5000}" \
+# Less than --time: a search that takes longer ends, and what it found is kept.
+timeout --preserve-status "${MINUTES:-105}m" harness fuzz "$suites" --with "$library" --engine "${ENGINE:-cuda}" --cases "${CASES:-5000}" \
     --seed "$SLURM_ARRAY_JOB_ID" --shard auto --json "$work/shard-$SLURM_ARRAY_TASK_ID.json" || status=$?
 # Findings (1) and ops that could not be checked (3) are for the merge to judge.
 case $status in 0 | 1 | 3) ;; *) exit "$status" ;; esac
