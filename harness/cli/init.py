@@ -4,6 +4,7 @@ import argparse
 import difflib
 import os
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 from harness.cli.command import ExitStatus, Parser
@@ -38,15 +39,17 @@ def run(options: argparse.Namespace) -> ExitStatus:
         raise UsageError("--machines shares the searches of a CI system: add --ci SYSTEM")
     root = Path.cwd() if options.test else project_of(Path.cwd())
     planned = _planned(root, options)
-    existing = overwritten(planned)
-    if existing and not options.force and not options.dry_run:
+    existing = () if options.force or options.dry_run else overwritten(planned)
+    if existing and options.test:
         names = ", ".join(map(str, existing))
         raise UsageError(f"{names} would be overwritten, so nothing is written: add --force, or --dry-run to compare")
+    planned = replace(planned, files=tuple(file for file in planned.files if file.path not in existing))
     if options.dry_run:
         for file in planned.files:
             print_lines(_difference(file))
     else:
         write(root, planned)
+    print_lines(f"left as it is: {path}: add --force to replace it, or --dry-run to compare" for path in existing)
     print_lines(_summary(root, planned, is_dry=options.dry_run))
     return ExitStatus.CLEAN
 

@@ -231,7 +231,7 @@ class _OpWriter:
             self.folders.append(str(self._test_file.parent))
         return OpText(
             name=self._name,
-            notes=(self._origin(), self._seen()),
+            notes=(self._origin(), self._seen(), "guessed: what is a dim, and how large it may be"),
             dims=self._dims.ranges,
             inputs={name: self._input(name) for name in inputs},
             more=more,
@@ -251,7 +251,7 @@ class _OpWriter:
             f"{name} {', '.join(map(str, sorted({size for size in sizes if size is not None})))}"
             for name, sizes in self._dims.seen.items()
         )
-        return f"seen: {'; '.join(each) or 'no sizes'}. Guessed: what is a dim, and how large it may be"
+        return f"seen: {'; '.join(each) or 'no sizes'}"
 
     def _definition(self, reference: TestedReference | None) -> Sequence[str]:
         if reference is not None:

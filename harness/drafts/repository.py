@@ -228,7 +228,10 @@ def _settings(root: Path, modules: Iterable[TestedModule]) -> PlannedFile:
     if TABLE in tool:
         return PlannedFile(path=Path(SETTINGS), text=text, before=before)
     packaged = any(not module.beside for module in modules)
-    lines = [f"[tool.{TABLE}]", 'device = "h200,rtx-5090"  # GPUs to emulate; `harness devices` lists them']
+    lines = [
+        f"[tool.{TABLE}]",
+        'device = "h200"  # the GPU to emulate, or several by commas; `harness devices` lists them',
+    ]
     if packaged:
         lines.append('with = ["."]  # the library under test, as for `--with`')
     added = "\n".join(lines) + "\n"

@@ -1,7 +1,7 @@
 """The draft of a suite from sources: an op for each function or kernel, with guesses that a person checks."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
@@ -10,6 +10,15 @@ from harness.drafts.suite_text import OpText, SuiteText, draft_text, in_braces, 
 
 VECTORS = re.compile(r"(.*_)?(w|weight|b|bias|gamma|beta|scale)(_ptr)?")
 """Names of tensors with one axis, that of the features."""
+INDICES = re.compile(
+    r"(.*_)?(idx|index|indices|ids?|offsets?|lens?|lengths?|seqlens?|tables?|slots?|mapping|positions|pages?|labels?)"
+)
+"""Names of tensors that hold integers, whose range only a person knows."""
+TABLES = re.compile(r"(.*_)?tables?")
+CUMULATIVE = re.compile(r"cu_?(seq)?_?len(gth)?s?(_\w+)?|.*_indptr|indptr")
+NO_NAME = re.compile(r"_+")
+"""A name for an axis that the code does not use."""
+FREE_AXES = ("T", "D", "N", "M", "K", "R")
 STRIDES = re.compile(r"stride|(^|_)ld[a-c]?$")
 FLAGS = re.compile(r"^(HAS|IS|USE|WITH)_|^CAUSAL$|^EVEN_")
 BLOCKS = re.compile(r"BLOCK|TILE|^B[A-Z]?$")
@@ -67,18 +76,22 @@ def _op_text(subject: PublicFunction | Kernel, module: TestedModule) -> OpText:
 def _definition(name: str, tensors: Sequence[str], passed: Sequence[str]) -> str:
     count, formula = DEFINITIONS.get(name, (0, ""))
     is_known = bool(formula) and count == len(tensors) == len(passed)
-    return f"return {formula.format(*tensors)}  # guessed from the name" if is_known else missing(name)
+    return f"return {formula.format(*tensors)}  # guessed: from the name" if is_known else missing(name)
 
 
 # --- functions -------------------------------------------------------------------------------------------------------
 
 
 def _function_text(function: PublicFunction, module: TestedModule) -> OpText:
-    shapes = dict(function.unpacked)
+    shapes = _named_axes(function.unpacked)
     tensors = [parameter for parameter in function.parameters if _is_tensor(parameter)]
     axes = next((shapes[parameter.name] for parameter in tensors if parameter.name in shapes), ("T", "D"))
     grad = "" if function.is_differentiable else ", grad=False"
-    inputs = {tensor.name: _tensor_text(tensor, shapes.get(tensor.name, axes), axes, grad) for tensor in tensors}
+    inputs = {
+        tensor.name: _integers_text(tensor.name, shapes.get(tensor.name), axes, _optional(tensor))
+        or _tensor_text(tensor, shapes.get(tensor.name, axes), axes, grad)
+        for tensor in tensors
+    }
     further = [parameter for parameter in function.parameters if parameter not in tensors and parameter.is_required]
     sizes = [parameter.name for parameter in further if parameter.annotation in {"int", ""}]
     options = {parameter.name: _option_text(parameter) for parameter in further if parameter.name not in sizes}
@@ -90,7 +103,13 @@ def _function_text(function: PublicFunction, module: TestedModule) -> OpText:
     called = ", ".join(map(_keyword, passed))
     return OpText(
         name=function.name,
-        notes=(f"{module.source.path.name}:{function.line}{'' if shapes else '; guessed: the shapes'}",),
+        notes=(
+            f"{module.source.path.name}:{function.line}",
+            *_guesses("the shape of", [name for name in inputs if name not in shapes]),
+            *_guesses("the ranges of", dims),
+            *_guesses("the values of", options),
+            *_integer_guesses(inputs),
+        ),
         dims=dims,
         inputs=inputs,
         more={"options": in_braces(options)} if options else {},
@@ -120,8 +139,52 @@ def _is_tensor(parameter: SourceParameter) -> bool:
 
 def _tensor_text(parameter: SourceParameter, own: Sequence[str], axes: Sequence[str], grad: str) -> str:
     shape = axes[-1:] if VECTORS.fullmatch(parameter.name) and own is axes else own
-    optional = ", optional=True" if not parameter.is_required and parameter.default is None else ""
-    return f"tensor({_quoted(shape)}{optional}{grad})"
+    return f"tensor({_quoted(shape)}{_optional(parameter)}{grad})"
+
+
+def _optional(parameter: SourceParameter) -> str:
+    return ", optional=True" if not parameter.is_required and parameter.default is None else ""
+
+
+def _named_axes(unpacked: Sequence[tuple[str, tuple[str, ...]]]) -> dict[str, tuple[str, ...]]:
+    """Return the axes of each tensor; those that the code calls `_` get names of their own."""
+    taken = {axis for _, axes in unpacked for axis in axes}
+    free = iter([axis for axis in FREE_AXES if axis not in taken] + [f"A{number}" for number in range(100)])
+    return {
+        tensor: tuple(next(free) if NO_NAME.fullmatch(axis) else axis for axis in axes) for tensor, axes in unpacked
+    }
+
+
+def _integers_text(name: str, own: Sequence[str] | None, axes: Sequence[str], optional: str = "") -> str:
+    """Return the declaration of an index, a length or a table; empty for the name of another tensor.
+
+    Every integer is 0, which is legal wherever there is a row: wrong ones would make a right kernel fail.
+    """
+    stem = re.sub(r"_(ptr|pointer)$", "", name.lower())
+    if CUMULATIVE.fullmatch(stem):
+        return f'segments("{axes[0]}", 4{optional})'
+    if not INDICES.fullmatch(stem):
+        return ""
+    shape = _quoted(own or axes[:1]) + (", 4" if own is None and TABLES.fullmatch(stem) else "")
+    return f"integers({shape}, high=1{optional})"
+
+
+def _guesses(what: str, names: Iterable[str]) -> list[str]:
+    """Return the note that these were guessed, if there are any."""
+    listed = ", ".join(names)
+    return [f"guessed: {what} {listed}"] if listed else []
+
+
+def _integer_guesses(inputs: Mapping[str, str]) -> list[str]:
+    return [
+        f"guessed: {name} holds integers, all 0 for now: write their range and dtype"
+        for name, text in inputs.items()
+        if text.startswith("integers(")
+    ] + [
+        f"guessed: {name} holds cumulative lengths, of up to 4 sequences"
+        for name, text in inputs.items()
+        if text.startswith("segments(")
+    ]
 
 
 def _quoted(axes: Sequence[str]) -> str:
@@ -157,7 +220,11 @@ def _kernel_text(kernel: Kernel, module: TestedModule) -> OpText:
     shapes = {name: axes[-1:] if VECTORS.fullmatch(name) and len(axes) > 1 else axes for name in pointers}
     new = [name for name in outputs if name not in inputs]
     lines = ["import torch", "import triton", "", module.importing(kernel.name), ""]
-    lines += [f"{name} = torch.zeros_like({inputs[0]})" for name in new]
+    declared = {
+        name: _integers_text(name, None, axes) or f"tensor({_quoted(shapes[name])}, grad=False)" for name in inputs
+    }
+    like = next((name for name, text in declared.items() if text.startswith("tensor(")), inputs[0])
+    lines += [f"{name} = torch.zeros_like({like})" for name in new]
     arguments = [
         text
         for parameter in kernel.parameters
@@ -169,13 +236,19 @@ def _kernel_text(kernel: Kernel, module: TestedModule) -> OpText:
         lines.remove("import triton")
     if not new:
         lines.remove("import torch")
-    used = dict.fromkeys(axis for name in inputs for axis in shapes[name])
+    used = dict.fromkeys(axis for text in declared.values() for axis in re.findall(r'"(\w+)"', text))
     passed = (*inputs, *(axis for axis in used if re.search(rf"\b{axis}\b", "\n".join(lines))))
     return OpText(
         name=kernel.name,
-        notes=(f"{module.source.path.name}:{kernel.line}; guessed: shapes, grid and arguments",),
+        notes=(
+            f"{module.source.path.name}:{kernel.line}",
+            *_guesses("the shapes of", pointers),
+            *_guesses("the ranges of", used),
+            "guessed: the grid and the arguments of the launch",
+            *_integer_guesses(declared),
+        ),
         dims={axis: _dim_text(axis, number, len(used)) for number, axis in enumerate(used)},
-        inputs={name: f"tensor({_quoted(shapes[name])}, grad=False)" for name in inputs},
+        inputs=declared,
         passed=passed,
         body=lines,
         defined=passed,
