@@ -16,6 +16,7 @@ from pathlib import Path
 from select import select
 from signal import Signals
 from tempfile import TemporaryFile
+from time import monotonic
 from typing import IO, TypeVar
 
 from harness import wire
@@ -28,6 +29,8 @@ T = TypeVar("T")
 PROGRAM = "harness.compiling.compiler_process"
 ATTEMPTS = 2
 LAST_BYTES = 4000
+PIECE_BYTES = 65536
+REAP_LIMIT_S = 10.0
 LONGEST_QUOTE = 60
 _SIGNALS = frozenset(Signals)
 """The signals that have names; real-time signals have none."""
@@ -135,17 +138,34 @@ class CompilerChild:
         with suppress(BrokenPipeError):
             process.stdin.write(f"{build}\n")
             process.stdin.flush()
-            if not select([process.stdout], [], [], self._time_limit_s)[0]:
-                return None
-            return process.stdout.readline()
+            return self._line(process.stdout)
         return ""
+
+    def _line(self, answers: IO[str]) -> str | None:
+        """Return the next line, or what there is of it if the child died; None if it is not whole within the limit."""
+        deadline = None if self._time_limit_s is None else monotonic() + self._time_limit_s
+        line = b""
+        while not line.endswith(b"\n"):
+            left_s = None if deadline is None else max(0.0, deadline - monotonic())
+            if not select([answers], [], [], left_s)[0]:
+                return None
+            # Not by `readline`, which waits for ever for the rest of a line: a child may stop in the middle of one.
+            piece = os.read(answers.fileno(), PIECE_BYTES)
+            if not piece:
+                break
+            line += piece
+        return line.decode("utf-8", "replace")
 
     def _death(self, process: subprocess.Popen[str], line: str) -> Unanswered:
         """Reap a child that gave no answer.  One that gave a wrong one is killed: its later ones could be wrong too."""
         if line:
             self._end()
             return Unanswered(reason=f"the compiler's process answers {line.strip()[:LONGEST_QUOTE]!r}")
-        status = process.wait()
+        try:
+            status = process.wait(timeout=REAP_LIMIT_S)
+        except subprocess.TimeoutExpired:
+            self._end()
+            return Unanswered(reason="the compiler's process closed its output, and did not end", is_refusal=True)
         printed = _last_line(self._errors)
         self._end()
         if status >= 0:

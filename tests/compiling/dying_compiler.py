@@ -17,6 +17,10 @@ for line in sys.stdin:
             os.abort()
         case "hang":
             time.sleep(1000)
+        case "stops":
+            sys.stdout.write('{"registers')
+            sys.stdout.flush()
+            os.kill(os.getpid(), signal.SIGSTOP)
         case "killed":
             os.kill(os.getpid(), signal.SIGKILL)
         case _:

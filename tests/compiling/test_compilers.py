@@ -41,9 +41,10 @@ def test_a_compiler_that_aborts_leaves_its_message(cache: BuildCache) -> None:
     assert cache.facts("abort-90") == found["abort"]
 
 
-def test_a_compiler_that_hangs_is_killed_at_its_limit(cache: BuildCache) -> None:
-    found = compiled(cache, "hang", "fine", time_limit_s=2.0)
-    assert found == {"hang": BuildFacts(failure="the compiler did not end within 2 s"), "fine": FINE}
+@pytest.mark.parametrize("ending", ["hang", "stops"])
+def test_a_compiler_that_hangs_is_killed_at_its_limit(cache: BuildCache, ending: str) -> None:
+    found = compiled(cache, ending, "fine", time_limit_s=2.0)
+    assert found == {ending: BuildFacts(failure="the compiler did not end within 2 s"), "fine": FINE}
 
 
 def test_a_compiler_killed_from_outside_is_asked_again_next_time(cache: BuildCache) -> None:

@@ -56,6 +56,13 @@ def hang(rows: int) -> int:
 
 
 @mischief
+def stops(rows: int) -> int:
+    """As a process of a terminal's background does that asks its user something."""
+    os.kill(os.getpid(), signal.SIGSTOP)
+    return rows
+
+
+@mischief
 def hang_without_a_core(rows: int) -> int:
     """Another process, which has precedence, is busy on the only core that this one may use."""
     os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})

@@ -40,6 +40,10 @@ def test_a_hang_times_out_with_its_stack(pool: Pool, op: str) -> None:
     assert f"in {op}" in ending.log_tail
 
 
+def test_a_stopped_process_does_not_outlive_its_limit(pool: Pool) -> None:
+    assert isinstance(pool.run(case("stops")).ending, TimedOut)
+
+
 def test_time_without_a_core_does_not_count(scratch: Path) -> None:
     with Pool(specs(scratch), processes=1, time_limit_s=3 * LIMIT_S) as pool:
         pool.run(case("good"))
