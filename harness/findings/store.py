@@ -30,6 +30,7 @@ from harness.wire import to_json
 FOLDER = HARNESS_FOLDER / "findings"
 FINDING, TEXT, CASES = "finding.json", "finding.txt", "cases.jsonl"
 LOCK = ".lock"
+"""The ending of the lock's name, next to the folder: inside are findings alone."""
 LOCK_S = 10.0
 """The longest wait for other searches, which hold the lock for milliseconds.  A stopped one would hold it for ever."""
 POLL_S = 0.005
@@ -72,7 +73,7 @@ def locked(folder: Path) -> Generator[None]:
     two writers at once lose no more than a case of a list.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    lock = FileLock(folder / LOCK, timeout=LOCK_S)
+    lock = FileLock(folder.with_name(f".{folder.name}{LOCK}"), timeout=LOCK_S)
     try:
         lock.acquire(poll_interval=POLL_S)
     except (Timeout, NotImplementedError):
