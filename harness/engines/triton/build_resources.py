@@ -13,6 +13,7 @@ from harness.engines.triton.later_stages import REFUSALS, compile_to_cubin
 from harness.model.kernel_resources import CRASHES, Resources
 from harness.model.triton_errors import MLIR_REFUSALS
 
+LIMIT_S = 60.0
 _USAGE = re.compile(r"REG:(\d+)\s+STACK:(\d+)\s+SHARED:(\d+)\s+LOCAL:(\d+)")
 
 
@@ -55,13 +56,17 @@ def _usage(cubin: bytes) -> tuple[int, int]:
     """Return registers and bytes of local memory per thread, which the cuobjdump of Triton's wheel reads from a cubin.
 
     Raises:
-        ValueError: the tool reports no usage.
+        ValueError: the tool reports no usage, or does not end.
     """
     tool = Path(triton.__file__).parent / "backends" / "nvidia" / "bin" / "cuobjdump"
     with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
         file.write(cubin)
         file.flush()
-        dump = subprocess.run([tool, "--dump-resource-usage", file.name], capture_output=True, text=True, check=False)
+        command = [tool, "--dump-resource-usage", file.name]
+        try:
+            dump = subprocess.run(command, capture_output=True, text=True, check=False, timeout=LIMIT_S)
+        except subprocess.TimeoutExpired:
+            raise ValueError(f"cuobjdump did not end within {LIMIT_S:g} s") from None
     usage = _USAGE.search(dump.stdout)
     if not usage:
         raise ValueError(f"cuobjdump reports no usage of the cubin: {(dump.stderr or dump.stdout).strip()}")

@@ -26,6 +26,7 @@ from harness.suite import load_suite
 from harness.suite_files import is_suite
 
 SUITES = Path("suites")
+PIP_LIMIT_S = 300.0
 NEAR = 0.5
 """The least similarity of two names, 0 to 1."""
 OFFERED = re.compile(r"^Available versions: (.+)$", re.MULTILINE)
@@ -45,14 +46,18 @@ def offered(package: str, cache: Path) -> tuple[Version, ...]:
         raise libraries.pip_missing("listing releases")
     package = package.removeprefix(libraries.SOURCES)
     command = [sys.executable, "-m", "pip", "index", "versions", *libraries.PIP_OPTIONS, package]
-    finished = subprocess.run(
-        command,
-        env=os.environ | {"PIP_NO_COLOR": "1"},
-        capture_output=True,
-        text=True,
-        check=False,
-        stdin=subprocess.DEVNULL,
-    )
+    try:
+        finished = subprocess.run(
+            command,
+            env=os.environ | {"PIP_NO_COLOR": "1"},
+            capture_output=True,
+            text=True,
+            check=False,
+            stdin=subprocess.DEVNULL,
+            timeout=PIP_LIMIT_S,
+        )
+    except subprocess.TimeoutExpired:
+        raise LibraryError(f"pip lists no releases of {package}: no answer within {PIP_LIMIT_S:g} s") from None
     if offer := OFFERED.search(finished.stdout):
         return tuple(sorted(Version(version) for version in offer[1].split(", ")))
     known = _similar(package, cache)

@@ -13,6 +13,8 @@ from pathlib import Path
 
 from harness.errors import MissingPart, UsageError
 
+GIT_LIMIT_S = 600.0
+"""A checkout of a large repository takes minutes."""
 NO_HOOKS = ("-c", "core.hooksPath=/dev/null")
 """The repository's hooks are for people who work in it."""
 
@@ -92,7 +94,7 @@ class Repository:
         """Return the output of git.
 
         Raises:
-            UsageError: git fails and `check` is true; the message is git's own.
+            UsageError: git does not end, or fails and `check` is true; the message is git's own.
             MissingPart: git is not installed.
         """
         try:
@@ -103,9 +105,12 @@ class Repository:
                 text=True,
                 check=False,
                 stdin=subprocess.DEVNULL,
+                timeout=GIT_LIMIT_S,
             )
         except FileNotFoundError:
             raise MissingPart("--repo needs git: apt-get install git") from None
+        except subprocess.TimeoutExpired:
+            raise UsageError(f"{self.path}: git {arguments[0]} did not end within {GIT_LIMIT_S:g} s") from None
         if finished.returncode and check:
             lines = finished.stderr.strip().splitlines() or [f"git {arguments[0]} ended with {finished.returncode}"]
             raise UsageError(f"{self.path}: {lines[0].removeprefix('fatal: ')}")

@@ -13,6 +13,7 @@ from harness.findings.reduction.text_size import LINE
 from harness.findings.reduction.tree import Edit, Tree, replacement
 
 _RUFF = (sys.executable, "-m", "ruff", "format", "--isolated", "--line-length", str(LINE))
+RUFF_LIMIT_S = 60.0
 _JOINED = ("--config", "format.skip-magic-trailing-comma=true", "-")
 
 
@@ -20,9 +21,13 @@ def lay_out(text: str) -> str:
     """Format the text with ruff, which joins what fits on a line.
 
     Raises:
-        MissingPart: ruff is not installed, or refuses the text.
+        MissingPart: ruff is not installed, refuses the text or does not end.
     """
-    done = subprocess.run([*_RUFF, *_JOINED], input=text, capture_output=True, text=True, check=False)
+    try:
+        command = [*_RUFF, *_JOINED]
+        done = subprocess.run(command, input=text, capture_output=True, text=True, check=False, timeout=RUFF_LIMIT_S)
+    except subprocess.TimeoutExpired:
+        raise MissingPart(f"ruff did not format a reduced kernel within {RUFF_LIMIT_S:g} s") from None
     if done.returncode:
         raise MissingPart(f"ruff cannot format a reduced kernel: {done.stderr.strip()}; {install_command('repro')}")
     return done.stdout

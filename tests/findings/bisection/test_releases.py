@@ -6,6 +6,7 @@ import pytest
 from packaging.version import Version
 
 from harness.errors import LibraryError, UsageError
+from harness.findings.bisection import releases
 from harness.findings.bisection.releases import names_package, offered, pinned_release, version_of
 from harness.libraries import PYTHON_TAG
 
@@ -82,3 +83,10 @@ def test_a_folder_or_an_archive_names_no_package(tmp_path: Path, monkeypatch: py
 def test_an_invalid_version_is_named_with_its_option() -> None:
     with pytest.raises(UsageError, match=r"--good 'main' is no version such as 0\.5\.2"):
         version_of("main", "--good")
+
+
+def test_a_pip_without_an_answer_has_a_limit(index: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert index.is_file()
+    monkeypatch.setattr(releases, "PIP_LIMIT_S", 0.01)
+    with pytest.raises(LibraryError, match=r"no answer within 0\.01 s"):
+        offered("tiny-kernels", tmp_path / "cache")

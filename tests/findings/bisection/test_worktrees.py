@@ -1,11 +1,13 @@
 """Commits are checked out apart from the user's working tree, and leave no trace."""
 
+import os
 import subprocess
 from pathlib import Path
 
 import pytest
 
 from harness.errors import UsageError
+from harness.findings.bisection import worktrees
 from harness.findings.bisection.worktrees import Commit, Repository
 
 
@@ -119,3 +121,13 @@ def test_a_folder_without_a_repository_is_named(tmp_path: Path, monkeypatch: pyt
 
 def test_a_short_hash_has_twelve_digits() -> None:
     assert Commit(hash="0123456789abcdef", subject="").short == "0123456789ab"
+
+
+def test_a_git_that_stops_has_a_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    stopping = tmp_path / "git"
+    stopping.write_text("#!/bin/sh\nkill -STOP $$\n", encoding="utf-8")
+    stopping.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    monkeypatch.setattr(worktrees, "GIT_LIMIT_S", 0.2)
+    with pytest.raises(UsageError, match=r"did not end within 0\.2 s"):
+        Repository(tmp_path).commit("HEAD")

@@ -4,7 +4,8 @@ from textwrap import dedent
 
 import pytest
 
-from harness.findings.reduction import constants, expressions, folding, lines, parameters, statements
+from harness.errors import MissingPart
+from harness.findings.reduction import constants, expressions, folding, formatting, lines, parameters, statements
 from harness.findings.reduction.formatting import drop_comments
 from harness.findings.reduction.search import Pass
 from harness.findings.reduction.temporaries import MERGED_LINE, inline_plain, merge_single_uses
@@ -259,3 +260,9 @@ def test_merged_lines_stay_short() -> None:
     reduced = by(f"def f(pointer, stride):\n{''.join(parts)}    store(pointer, {uses})\n", merge_single_uses, always)
     assert 2 < lines(reduced) < 7
     assert max(map(len, reduced.splitlines())) <= MERGED_LINE
+
+
+def test_a_formatter_that_does_not_end_has_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(formatting, "RUFF_LIMIT_S", 0.001)
+    with pytest.raises(MissingPart, match=r"within 0\.001 s"):
+        formatting.lay_out("x = 1\n")
