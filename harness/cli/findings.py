@@ -26,8 +26,7 @@ def run(options: argparse.Namespace) -> ExitStatus:
         return ExitStatus.CLEAN
     contents = contents_of(options.paths, options.known)
     screen = console()
-    for line in listed(contents):
-        show(screen, line)
+    show(screen, Text("\n").join(listed(contents)))
     return ExitStatus.ERROR if contents.damaged else ExitStatus.CLEAN
 
 

@@ -48,7 +48,7 @@ def run(options: argparse.Namespace) -> ExitStatus:
     contents = contents_of(options.paths, options.known, earlier=options.history)
     targets = [name for name in (options.markdown, options.junit, options.sarif) if name]
     if options.output or not targets:
-        _write(options.output or PAGE, _page(contents))
+        _write_pages(options.output or PAGE, contents)
     elif STDOUT not in targets:
         _write_page_if_possible(contents)
     if options.markdown:
@@ -73,18 +73,26 @@ def _check_form(options: argparse.Namespace) -> None:
 def _write_page_if_possible(contents: ReportContents) -> None:
     """Write the page next to other files.  It needs an extra, and they do not."""
     try:
-        text = _page(contents)
+        _write_pages(PAGE, contents)
     except MissingPart as missing:
         print_progress(f"no page: {missing}")
-    else:
-        _write(PAGE, text)
 
 
-def _page(contents: ReportContents) -> str:
+def _write_pages(name: str, contents: ReportContents) -> None:
+    """Write the page, or several if there are many findings; standard output gets one.
+
+    Raises:
+        MissingPart: the extra is not installed.
+    """
     require("report", "the page of harness report")
-    from harness.reports.html.page import page  # noqa: PLC0415 - it needs the extra
+    from harness.reports.html.page import page, pages  # noqa: PLC0415 - it needs the extra
 
-    return page(contents, datetime.now(UTC), checkout_of(project_of(Path.cwd())))
+    shown = contents, datetime.now(UTC), checkout_of(project_of(Path.cwd()))
+    if name == STDOUT:
+        _write(name, page(*shown))
+        return
+    for file, text in pages(*shown, file=name):
+        _write(file, text)
 
 
 def _write(name: str, text: str) -> None:

@@ -29,6 +29,8 @@ T = TypeVar("T")
 
 LARGEST_SIZE = Dim(low=1, high=1).largest
 """The largest size of a dim: no op declares a larger one without saying so."""
+MOST_DEVICES = 256
+"""Devices that are remembered while documents are read."""
 WIDTH = 110
 """A list or object that fits into so many columns is written on one line."""
 
@@ -175,11 +177,18 @@ def _read_date(value: Any, _: Any) -> date:
 def _checked(converter: Converter, of: type[Any], complaint_of: Callable[[Any], str]) -> None:
     """Refuse values of a class that no machine could run, with the complaint about them."""
     read = converter.get_structure_hook(of)
+    known: dict[str, Any] = {}
 
     def read_checked(value: Any, into: Any) -> Any:
+        # Thousands of findings share a few devices, which have more fields than all else of a case.
+        text = repr(value) if of is DeviceProfile else ""
+        if text and text in known:
+            return known[text]
         result = read(value, into)
         if complaint := complaint_of(result):
             raise wire.Misfit(complaint)
+        if text and len(known) < MOST_DEVICES:
+            known[text] = result
         return result
 
     converter.register_structure_hook(of, read_checked)

@@ -5,6 +5,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
+from functools import cache
 from typing import Any
 
 from harness.documents.kinds import SCHEMA_VERSION, Kind
@@ -151,5 +152,11 @@ def regression_document(finding: Finding, libraries: tuple[str, ...]) -> Regress
 
 def _shared(source: Any, of: type[Any], **changes: Any) -> dict[str, Any]:
     """Return the fields of a value that another class has too, with changes."""
-    names = {each.name for each in fields(of)}
-    return {each.name: getattr(source, each.name) for each in fields(source) if each.name in names} | changes
+    names = _names(of)
+    return {name: getattr(source, name) for name in _names(type(source)) if name in names} | changes
+
+
+@cache
+def _names(of: type[Any]) -> Mapping[str, None]:
+    """Return the names of a class's fields, in their order."""
+    return {each.name: None for each in fields(of)}

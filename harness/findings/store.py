@@ -10,8 +10,9 @@ smallest case, so folders of several machines merge by copying.  Findings with o
 Several searches may write to one store at the same time.
 """
 
+import re
 import shutil
-from collections.abc import Callable, Generator, Iterable, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import groupby
@@ -28,6 +29,8 @@ from harness.model.finding import Finding
 from harness.wire import to_json
 
 FOLDER = HARNESS_FOLDER / "findings"
+COMPLETE = re.compile(r"(\{.*\}\n?)*")
+"""Lines that each hold an object, as far as their ends show."""
 FINDING, TEXT, CASES = "finding.json", "finding.txt", "cases.jsonl"
 LOCK = ".lock"
 """The ending of the lock's name, next to the folder: inside are findings alone."""
@@ -151,19 +154,32 @@ def locate(name: str, folder: Path | None = None) -> Path:
     return stored
 
 
-def load(folder: Path) -> Kept:
-    """Read all findings of a folder and group them by signature."""
-    stored: list[Stored] = []
+def load(folder: Path, *, with_cases: bool = True) -> Kept:
+    """Read all findings of a folder and group them by signature.
+
+    Without cases, only bugs with several folders have them, to count them.
+    """
     damaged: list[str] = []
-    for place in sorted(path for path in folder.glob("[!.]*") if path.is_dir()):
+    stored = _readable(sorted(path for path in folder.glob("[!.]*") if path.is_dir()), damaged, with_cases=with_cases)
+    by_signature = sorted(stored, key=lambda bug: str(bug.finding.fail.signature))
+    groups = [tuple(same) for _, same in groupby(by_signature, key=lambda bug: bug.finding.fail.signature)]
+    bugs: list[Stored] = []
+    for group in groups:
+        is_whole = with_cases or len(group) == 1
+        same = group if is_whole else _readable((bug.folder for bug in group), damaged, with_cases=True)
+        bugs += (_merged(tuple(same)),) if same else ()
+    return Kept(bugs=tuple(bugs), damaged=tuple(damaged))
+
+
+def _readable(places: Iterable[Path], damaged: list[str], *, with_cases: bool) -> Sequence[Stored]:
+    """Return what can be read; add a message for each folder that cannot."""
+    stored: list[Stored] = []
+    for place in places:
         try:
-            stored.append(_load(place))
+            stored.append(_load(place, with_cases=with_cases))
         except ReplayError as error:
-            if place.exists():  # otherwise another search has just replaced it
-                damaged.append(str(error))
-    by_signature = sorted(stored, key=lambda bug: (str(bug.finding.fail.signature), rank(bug.finding)))
-    grouped = groupby(by_signature, key=lambda bug: bug.finding.fail.signature)
-    return Kept(bugs=tuple(_merged(tuple(same)) for _, same in grouped), damaged=tuple(damaged))
+            damaged.append(str(error))
+    return stored
 
 
 def _lines(path: Path) -> tuple[str, ...]:
@@ -179,10 +195,24 @@ def cases_of(place: Path) -> tuple[Case, ...]:
     return _cases(place / CASES)
 
 
-def _load(place: Path) -> Stored:
+def _load(place: Path, *, with_cases: bool) -> Stored:
     document = files.read(place / FINDING, FindingDocument)
-    finding = replace(document.finding, cases=cases_of(place))
+    finding = document.finding
+    if with_cases:
+        finding = replace(finding, cases=cases_of(place))
+    else:
+        _check_cases(place / CASES)
     return Stored(finding=finding, folder=place, versions=document.versions)
+
+
+def _check_cases(path: Path) -> None:
+    """Read the list of cases only if it seems to be damaged: of most findings nobody needs it.
+
+    Raises:
+        ReplayError: it is damaged.
+    """
+    if path.is_file() and not COMPLETE.fullmatch(path.read_text(encoding="utf-8", errors="replace")):
+        _cases(path)
 
 
 def _cases(path: Path) -> tuple[Case, ...]:
@@ -198,14 +228,16 @@ def rank(finding: Finding) -> tuple[bool, int, str]:
 
 
 def _merged(same: tuple[Stored, ...]) -> Stored:
-    first, *rest = same
-    cases = {case.digest: case for bug in same for case in bug.finding.cases}
-    symptoms = {symptom.signature: symptom for bug in reversed(same) for symptom in bug.finding.symptoms}
-    sightings = first.finding.sightings if not rest else len(cases)
+    if len(same) == 1:  # nearly always, and an id takes time
+        return same[0]
+    ranked = sorted(same, key=lambda bug: rank(bug.finding))
+    first, *rest = ranked
+    cases = {case.digest: case for bug in ranked for case in bug.finding.cases}
+    symptoms = {symptom.signature: symptom for bug in reversed(ranked) for symptom in bug.finding.symptoms}
     return replace(
         first,
         finding=replace(
-            first.finding, cases=tuple(cases.values()), sightings=sightings, symptoms=tuple(symptoms.values())
+            first.finding, cases=tuple(cases.values()), sightings=len(cases), symptoms=tuple(symptoms.values())
         ),
         other_folders=tuple(bug.folder for bug in rest),
     )

@@ -3,7 +3,9 @@
 A file that cannot be read is named and left out.  The rest is still reported.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import gc
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -139,6 +141,23 @@ def read_contents(
         issues: the known ones.
         folder: holds the regions and reproducers of findings that a report names.
     """
+    with _uncollected():
+        return _read_contents(paths, earlier, issues, folder)
+
+
+@contextmanager
+def _uncollected() -> Generator[None]:
+    """Keep Python's collector of cycles from visiting thousands of documents, which have none, again and again."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
+
+
+def _read_contents(paths: Iterable[Path], earlier: Iterable[Path], issues: KnownIssues, folder: Path) -> ReportContents:
     damaged: list[str] = []
     bugs: dict[Signature, ReportedBug] = {}
     campaigns: list[ReportedCampaign] = []
@@ -160,7 +179,7 @@ def read_contents(
                 bugs[finding.fail.signature] = _reported(finding, campaign.report, folder / finding.id, damaged)
     links = _links(bugs.values(), campaigns, issues)
     return ReportContents(
-        bugs=tuple(sorted((replace(bug, link=links.get(bug.finding.id, "")) for bug in bugs.values()), key=_rank)),
+        bugs=tuple(sorted((_linked(bug, links) for bug in bugs.values()), key=_rank)),
         campaigns=tuple(campaigns),
         earlier=_campaigns(earlier, damaged),
         damaged=tuple(damaged),
@@ -172,7 +191,7 @@ def _read(path: Path, damaged: list[str]) -> store.Kept | FindingDocument | Camp
     """Return what is at the path; None if it cannot be read."""
     file = path / store.FINDING if (path / store.FINDING).is_file() else path
     if file.is_dir():
-        return store.load(file)
+        return store.load(file, with_cases=False)
     try:
         document = files.read(file, CampaignReport, ShardReport, FindingDocument)
         return document if isinstance(document, FindingDocument) else report_in(document)
@@ -251,6 +270,10 @@ def _links(
     """Return the links by finding id; today's known issues override those of a report."""
     reported = {known.finding: known.link for campaign in campaigns for known in campaign.report.known_findings}
     return {**reported, **{known.finding: known.link for known in issues.among(bug.finding for bug in bugs)}}
+
+
+def _linked(bug: ReportedBug, links: Mapping[str, str]) -> ReportedBug:
+    return replace(bug, link=links.get(bug.finding.id, "")) if links else bug
 
 
 def _rank(bug: ReportedBug) -> tuple[bool, bool, bool, int, str]:

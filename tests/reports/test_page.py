@@ -8,9 +8,11 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from html.parser import HTMLParser
 
+import pytest
+
 from harness.reports.checkout import Checkout
 from harness.reports.contents import ReportContents, ReportedBug
-from harness.reports.html.page import page
+from harness.reports.html.page import page, pages
 from harness.reports.oracle_pages import page_of
 from harness.reports.report_history import stages
 from tests.reports.samples import EVIL, GONE, LINK, MISCOMPILED, MISSING, OVERLAP, STRAY, VALUES, with_missing
@@ -207,3 +209,18 @@ def test_oracles_without_a_verdict_are_named_below_the_grid(whole: ReportContent
     said = " ".join(Parsed(page(whole, NOW)).said.split())
     assert "Oracles that only abstained 1 oracle" in said
     assert re.search(r"Not run: .*write-overlap", said)
+
+
+def test_many_findings_are_shared_by_pages_that_name_each_other(
+    whole: ReportContents, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("harness.reports.html.page.MOST_ON_A_PAGE", 1)
+    count = len(whole.bugs)
+    written = dict(pages(whole, NOW, file="build/report.html"))
+    names = ["report.html", *(f"report-{number}.html" for number in range(2, count + 1))]
+    assert list(written) == [f"build/{name}" for name in names]
+    for text, bug in zip(written.values(), whole.bugs, strict=True):
+        assert re.findall(r'<li><a href="(report[^"]*)"', text) == names
+        assert re.findall(r'<tr data-finding="finding-(\w+)"', text) == [bug.finding.id]
+    monkeypatch.setattr("harness.reports.html.page.MOST_ON_A_PAGE", count)
+    assert [name for name, _ in pages(whole, NOW)] == ["report.html"]

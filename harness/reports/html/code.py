@@ -3,12 +3,16 @@
 import textwrap
 from dataclasses import dataclass
 
-from markupsafe import Markup
+from markupsafe import Markup, escape
 from pygments import highlight
 from pygments.formatters import HtmlFormatter
 from pygments.lexers import PythonLexer
 
 from harness.model.finding import Excerpt
+
+LEXER = PythonLexer(stripnl=False, ensurenl=False)
+FORMATTER = HtmlFormatter[str](nowrap=True)
+"""Made once: each takes longer to make than to use."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,9 +24,10 @@ class Line:
     at_fault: bool
 
 
-def lines_of(excerpt: Excerpt, at_fault: int) -> tuple[Line, ...]:
+def lines_of(excerpt: Excerpt, at_fault: int, *, in_colour: bool = True) -> tuple[Line, ...]:
     """Return the lines of an excerpt without common indentation and without empty lines at its ends."""
-    shown = coloured(textwrap.dedent("\n".join(excerpt.lines))).split("\n")
+    text = textwrap.dedent("\n".join(excerpt.lines))
+    shown = (coloured(text) if in_colour else escape(text)).split("\n")
     numbered = list(enumerate(shown, excerpt.first))
     while numbered and not numbered[-1][1]:
         numbered.pop()
@@ -33,5 +38,4 @@ def lines_of(excerpt: Excerpt, at_fault: int) -> tuple[Line, ...]:
 
 def coloured(text: str) -> Markup:
     """Return the text escaped, in a span for each token, with the same line breaks."""
-    lexer = PythonLexer(stripnl=False, ensurenl=False)
-    return Markup(highlight(text, lexer, HtmlFormatter[str](nowrap=True)).removesuffix("\n"))  # noqa: S704 - as above
+    return Markup(highlight(text, LEXER, FORMATTER).removesuffix("\n"))  # noqa: S704 - as above

@@ -6,7 +6,9 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from functools import cache
 from importlib.resources import files
+from pathlib import Path
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
@@ -33,6 +35,8 @@ from harness.reports.summary import count_text
 from harness.wording import counted
 
 STYLE, PAGE, SCRIPT = "style.css", "page.html.j2", "page.js"
+MOST_ON_A_PAGE = 500
+"""Findings: a browser shows a page of more slowly."""
 CODE = re.compile("`([^`]+)`")
 CHOICES = {"severity": "Severity", "oracle": "Oracle", "op": "Op", "device": "Device", "state": "State"}
 """By name of a trait, the label of the list that filters findings by it."""
@@ -78,11 +82,59 @@ class BugEntry:
         return self.bug.finding
 
 
-def page(contents: ReportContents, moment: datetime, checkout: Checkout | None = None) -> str:
-    """Return the page, which works from disk.  `moment` is the time that it shows, `checkout` where it is made."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PagePart:
+    """One of several pages that share the findings."""
+
+    file: str
+    first: int
+    """The number of its first finding, from 1."""
+    last: int
+
+
+def pages(
+    contents: ReportContents, moment: datetime, checkout: Checkout | None = None, file: str = "report.html"
+) -> Iterator[tuple[str, str]]:
+    """Yield name and text of each page: one, or several of `MOST_ON_A_PAGE` findings, the worst on the first."""
+    path = Path(file)
+    starts = range(0, len(contents.bugs), MOST_ON_A_PAGE)
+    parts = tuple(
+        PagePart(
+            file=str(path.with_name(f"{path.stem}-{number}{path.suffix}")) if number > 1 else file,
+            first=start + 1,
+            last=min(start + MOST_ON_A_PAGE, len(contents.bugs)),
+        )
+        for number, start in enumerate(starts, 1)
+    )
+    if len(parts) <= 1:
+        yield file, page(contents, moment, checkout)
+        return
+    for part in parts:
+        yield part.file, page(contents, moment, checkout, part, parts)
+
+
+def page(
+    contents: ReportContents,
+    moment: datetime,
+    checkout: Checkout | None = None,
+    part: PagePart | None = None,
+    parts: tuple[PagePart, ...] = (),
+) -> str:
+    """Return the page, which works from disk.
+
+    Args:
+        contents: what it shows.
+        moment: the time that it shows.
+        checkout: where it is made.
+        part: the findings that it has; None for all.
+        parts: all pages, to go to.
+    """
     names = Numbers()
     rows = stages(contents)
-    entries = tuple(_entry(bug, rows[-1] if rows else None, names) for bug in contents.bugs)
+    bugs = contents.bugs if part is None else contents.bugs[part.first - 1 : part.last]
+    # To colour code takes longer than all else, and thousands of findings are not read.
+    in_colour = part is None or part.first == 1
+    entries = tuple(_entry(bug, rows[-1] if rows else None, names, in_colour=in_colour) for bug in bugs)
     script = files("harness.reports.html").joinpath("templates", SCRIPT).read_text(encoding="utf-8")
     return _environment().get_template(PAGE).render(
         contents=contents,
@@ -94,6 +146,8 @@ def page(contents: ReportContents, moment: datetime, checkout: Checkout | None =
         counted=counted,
         explained=_explained(contents),
         entries=entries,
+        part=part,
+        parts=parts,
         choices=tuple(_choices(entries)),
         script=script,
         script_hash=_hash(script),
@@ -160,6 +214,7 @@ def _second_runs(contents: ReportContents) -> tuple[tuple[SecondRun, str], ...]:
     return tuple((kind, second_run_words(kind)) for kind in SecondRun if kind in kinds)
 
 
+@cache
 def _environment() -> Environment:
     environment = Environment(
         loader=PackageLoader("harness.reports.html"), autoescape=True, undefined=StrictUndefined,
@@ -189,7 +244,7 @@ def _is_link(value: str) -> bool:
     return value.startswith(("https://", "http://"))
 
 
-def _entry(bug: ReportedBug, latest: Stage | None, names: Numbers) -> BugEntry:
+def _entry(bug: ReportedBug, latest: Stage | None, names: Numbers, *, in_colour: bool) -> BugEntry:
     finding, change = bug.finding, _change(bug, latest)
     signature, source = finding.fail.signature, finding.fail.source
     op = finding.case.op_name
@@ -204,7 +259,7 @@ def _entry(bug: ReportedBug, latest: Stage | None, names: Numbers) -> BugEntry:
         facts=(*facts(finding), *_origin(bug)),
         pictures=tuple(draw(picture, names) for picture in finding.fail.pictures if _is_worth_drawing(picture)),
         first_pictures=tuple(draw(picture, names) for picture in _first_pictures(finding)),
-        code=lines_of(finding.excerpt, source.line) if finding.excerpt and source else (),
+        code=lines_of(finding.excerpt, source.line, in_colour=in_colour) if finding.excerpt and source else (),
         region_sentences=sentences(bug.region) if bug.region else (),
         region_plot=region_plot.svg(bug.region) if bug.region else "",
         files=bug.files,
