@@ -34,6 +34,8 @@ PYTHON_TAG = f"cp{sys.version_info.major}{sys.version_info.minor}"
 NOT_INSTALLED = frozenset({"benchmarks", "docs", "examples", "tests"})
 """Packages of a source archive that would hide others of a user: no installation has them at its top."""
 PIP_OPTIONS = ("--disable-pip-version-check", "--no-input")
+PIP_LIMIT_S = 7200.0
+"""A library with an extension may be built, which takes as long."""
 DISK_FULL = os.strerror(errno.ENOSPC)
 ARCHIVES = (".whl", ".tar.gz", ".zip")
 SOURCES = "sources:"
@@ -328,14 +330,20 @@ def _unpack_sources(release: Release, target: Path) -> None:
 
 def _finished(command: Sequence[str], **variables: str) -> "subprocess.CompletedProcess[str]":
     # PIP_USER=1 in a user's settings would contradict --target.
-    return subprocess.run(
-        command,
-        env=os.environ | {"PIP_USER": "0"} | variables,
-        capture_output=True,
-        text=True,
-        check=False,
-        stdin=subprocess.DEVNULL,
-    )
+    try:
+        return subprocess.run(
+            command,
+            env=os.environ | {"PIP_USER": "0"} | variables,
+            capture_output=True,
+            text=True,
+            check=False,
+            stdin=subprocess.DEVNULL,
+            timeout=PIP_LIMIT_S,
+        )
+    except subprocess.TimeoutExpired:
+        raise LibraryError(
+            f"pip did not end within {PIP_LIMIT_S / 3600:g} h. To see more: {shlex.join(command)}"
+        ) from None
 
 
 def _failure(release: Release, cache: Path, command: Sequence[str], output: str) -> LibraryError:

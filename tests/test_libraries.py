@@ -124,6 +124,13 @@ def test_a_missing_release_reports_pips_error_and_command(tmp_path: Path, index:
     assert "\n" not in said
 
 
+def test_a_pip_that_does_not_end_has_a_limit(tmp_path: Path, index: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert index.is_dir()
+    monkeypatch.setattr(libraries, "PIP_LIMIT_S", 0.01)
+    with pytest.raises(LibraryError, match=r"pip did not end within .* h"):
+        libraries.resolve(["tiny-kernels==1.0"], cache=tmp_path / "cache")
+
+
 def test_a_broken_wheel_is_the_librarys_fault(tmp_path: Path) -> None:
     file = tmp_path / "tiny_kernels-1.0-py3-none-any.whl"
     file.write_bytes(b"no archive")

@@ -265,7 +265,10 @@ def _confirmation(finding: Finding) -> str:
         case Confirmation.NOT_TRIED if finding.watched is not None:
             return "not repeated alone: the launch was not recorded, or does not show it by itself"
         case Confirmation.NOT_TRIED:
-            return "NOT TRIED: the case did not run alone, since time was up or the search was interrupted"
+            return (
+                "NOT TRIED: the case did not run alone, since time was up, the search was interrupted, or its op was "
+                "set aside"
+            )
         case Confirmation.NOT_CONFIRMED:
             return f"NOT CONFIRMED: it did not repeat in a fresh process: {repeats}"
         case Confirmation.CONFIRMED if finding.preceding_case is not None:

@@ -26,6 +26,8 @@ from harness.findings.versions import installed
 from harness.settings import Settings
 
 PACKAGE = "triton"
+LIMIT_S = 3600.0
+"""Far above the time limits of all runs of one case."""
 
 
 def supported() -> SpecifierSet:
@@ -50,14 +52,18 @@ def check_with_triton(version: Version, trial: MemberTrial, cache: Path) -> Memb
     except LibraryError as error:
         return MemberCheck(shown=Shown.SKIP, explanation=str(error))
     path = os.pathsep.join(part for part in (folder, os.environ.get("PYTHONPATH")) if part)
-    finished = subprocess.run(
-        [sys.executable, "-m", __name__],
-        input=wire.to_json(trial),
-        env=os.environ | {"PYTHONPATH": path},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    try:
+        finished = subprocess.run(
+            [sys.executable, "-m", __name__],
+            input=wire.to_json(trial),
+            env=os.environ | {"PYTHONPATH": path},
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=LIMIT_S,
+        )
+    except subprocess.TimeoutExpired:
+        raise WorkerError(f"the process with triton {version} did not end within {LIMIT_S:g} s") from None
     output = finished.stdout.splitlines() or ["null"]
     match json.loads(output[-1]) if not finished.returncode else None:
         case {"triton": str(other)} if Version(other) != version:
