@@ -44,18 +44,18 @@ class KernelTest(Declaration):
         """Call the function itself, without the harness."""
         return self.function(*args, **kwargs)
 
-    def complete(self, suite: str, seed_name: str = "") -> Op:
+    def complete(self, suite: str, portable_name: str = "") -> Op:
         """Return the op.  Without a reference, the function's own assertions judge its results.
 
         Raises:
             SuiteError: as of any op; or a parameter is no input, dim or option.
         """
         if self._reference is not None:
-            declared = super().complete(suite, seed_name)
+            declared = super().complete(suite, portable_name)
         else:
             self._reference = _nothing
             try:
-                declared = super().complete(suite, seed_name)
+                declared = super().complete(suite, portable_name)
             finally:
                 self._reference = None
             inputs = {name: _without_gradient(declaration) for name, declaration in declared.inputs.items()}

@@ -37,7 +37,7 @@ from harness.errors import SuiteError, unknown
 from harness.model.case import DType
 from harness.model.input_spec import Draw, Extent, Input, Integer, Integers, Segments, Tensor, extent_of
 from harness.model.op import GRADIENTS, Dim, Op, OpSettings
-from harness.suite_files import MODULE_PREFIX, located, seed_name
+from harness.suite_files import MODULE_PREFIX, located, portable_name
 
 __all__ = [
     "DType",
@@ -245,8 +245,8 @@ class Declaration:
         self._reference = function
         return function
 
-    def complete(self, suite: str, seed_name: str = "") -> Op:
-        """Return the op of the suite of this name; draws depend on `seed_name`, by default the same.
+    def complete(self, suite: str, portable_name: str = "") -> Op:
+        """Return the op of the suite of this name; draws depend on `portable_name`, by default the same.
 
         Raises:
             SuiteError: the declaration contradicts itself.  Later, `where` of the returned op raises it if the suite's
@@ -259,7 +259,9 @@ class Declaration:
         if mistake := next(_mistakes(options), ""):
             raise SuiteError(f"{place} {mistake}")
         call = compiled(self._call) if is_compiled else self._call
-        declared = Op(name=self.name, suite=suite, seed_name=seed_name, call=call, reference=reference, **options)
+        declared = Op(
+            name=self.name, suite=suite, portable_name=portable_name, call=call, reference=reference, **options
+        )
         if declared.where is None:
             return declared
         where = _blaming_suite(declared.where, place)
@@ -432,7 +434,7 @@ def load_suite(file: str, project: Path = Path()) -> tuple[Op, ...]:
     declared = list({id(value): value for value in vars(module).values() if isinstance(value, Declaration)}.values())
     if not declared:
         raise SuiteError(f"{file} declares no op: decorate a function with @harness.suite.op(...)")
-    return tuple(declaration.complete(file, seed_name(path)) for declaration in declared)
+    return tuple(declaration.complete(file, portable_name(path)) for declaration in declared)
 
 
 def _is_test(path: Path) -> bool:

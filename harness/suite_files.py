@@ -105,16 +105,13 @@ def named_in_project(file: str) -> str:
     return str(path.relative_to(project)) if path.is_relative_to(project) else str(path)
 
 
-def seed_name(file: Path) -> str:
-    """Return the name of a suite that draws depend on: the same from every folder, however the file is named.
+def portable_name(file: Path) -> str:
+    """Return the name of a suite that draws and signatures depend on: the same wherever the file lies.
 
-    It is relative to the file's own project.  A suite that comes with the harness has the name that it has there.  The
-    folder of a suite that the harness wrote depends on where the project lies: it is left out.
+    It is the name of the file alone.  A suite that comes with the harness has the name that it has there.
     """
     path = file.resolve()
-    if path.is_relative_to(shipped_suites()):
-        return _shipped_name(path)
-    return path.name if HARNESS_FOLDER.name in path.parts else str(path.relative_to(project_of(path.parent)))
+    return _shipped_name(path) if path.is_relative_to(shipped_suites()) else path.name
 
 
 def _shipped_name(path: Path) -> str:

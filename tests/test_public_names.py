@@ -63,7 +63,7 @@ def test_the_settings_of_an_op_are_its_fields() -> None:
         "suite",
         "call",
         "reference",
-        "seed_name",
+        "portable_name",
         "dims",
         "inputs",
     }

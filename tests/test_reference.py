@@ -73,7 +73,7 @@ def test_every_setting_of_a_project_is_in_the_reference() -> None:
 
 
 def test_every_argument_of_op_is_in_the_reference() -> None:
-    arguments = {field.name for field in fields(Op)} - {"name", "suite", "call", "reference", "seed_name"}
+    arguments = {field.name for field in fields(Op)} - {"name", "suite", "call", "reference", "portable_name"}
     assert arguments - code_of("suite-api.md") == set()
 
 

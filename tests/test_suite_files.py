@@ -6,7 +6,7 @@ import pytest
 
 from harness.errors import UsageError
 from harness.suite import load_suite
-from harness.suite_files import located, named_in_project, named_suites, seed_name, shipped_suites, suite_files
+from harness.suite_files import located, named_in_project, named_suites, portable_name, shipped_suites, suite_files
 
 NORM = shipped_suites() / "fla" / "norm.py"
 
@@ -73,17 +73,21 @@ def test_draws_see_a_suite_s_path_within_its_project(empty_folder: Path, marker:
     project = empty_folder / "project"
     (project / "tests").mkdir(parents=True)
     (project / marker).touch()
-    assert seed_name(project / "tests" / "mine.py") == "tests/mine.py"
-    assert seed_name(Path("project/tests/../tests/mine.py")) == "tests/mine.py"
+    assert portable_name(project / "tests" / "mine.py") == "tests/mine.py"
+    assert portable_name(Path("project/tests/../tests/mine.py")) == "tests/mine.py"
 
 
 def test_draws_do_not_see_the_folder_of_a_suite_without_a_project(empty_folder: Path) -> None:
-    assert seed_name(empty_folder / "here" / "mine.py") == seed_name(empty_folder / "there" / "mine.py") == "mine.py"
+    assert (
+        portable_name(empty_folder / "here" / "mine.py")
+        == portable_name(empty_folder / "there" / "mine.py")
+        == "mine.py"
+    )
 
 
 def test_draws_do_not_see_where_the_harness_wrote_a_suite() -> None:
-    assert seed_name(Path(".harness/checks/1f/softmax.py")) == "softmax.py"
+    assert portable_name(Path(".harness/checks/1f/softmax.py")) == "softmax.py"
 
 
 def test_draws_see_a_shipped_suite_by_the_name_that_it_has_everywhere() -> None:
-    assert seed_name(NORM) == "suites/fla/norm.py"
+    assert portable_name(NORM) == "suites/fla/norm.py"

@@ -9,7 +9,7 @@ from harness.documents.chunk import ShardReport
 from harness.documents.finding import CaseDocument, FindingDocument, RegressionDocument
 from harness.findings.report_merging import report_in
 from harness.model.case import HARNESS_FOLDER, Case
-from harness.model.finding import Finding, WatchedLaunch, identity
+from harness.model.finding import Finding, WatchedLaunch
 from harness.model.verdict import Signature
 from harness.suite_files import project_of
 
@@ -45,7 +45,7 @@ class Recorded:
     @property
     def id(self) -> str:
         """The id of the finding; for a bare case, its digest."""
-        return self.case.digest if self.signature is None else identity(self.signature, self.case)
+        return self.case.digest if self.signature is None else self.signature.id
 
 
 def read(path: Path) -> tuple[Recorded, ...]:

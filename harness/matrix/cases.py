@@ -38,7 +38,7 @@ def _candidates(op: Op, device: DeviceProfile, count: int, seed: int) -> Iterato
         op=op,
         device=device,
         feedback=LaunchFeedback(),
-        seed=derived_seed(seed, op.seed_text),
+        seed=derived_seed(seed, op.portable_id),
         size=DRAWN_PER_CASE * count,
     ).draw()
     yield from (case for case in drawn if case.scale is Scale.USUAL)

@@ -1,6 +1,5 @@
 """The finding: a confirmed and minimised failure, the unit of reports."""
 
-import hashlib
 import shlex
 from dataclasses import dataclass
 from enum import StrEnum
@@ -166,8 +165,8 @@ class Finding:
 
     @property
     def id(self) -> str:
-        """Eight hex digits: equal for equal signatures and smallest cases."""
-        return identity(self.fail.signature, self.case)
+        """The signature's id."""
+        return self.fail.signature.id
 
     @property
     def confirmation(self) -> Confirmation:
@@ -180,9 +179,3 @@ class Finding:
         if self.watched is not None and not self.confirmed:
             return shlex.join(self.watched.command)
         return shlex.join(("harness", "replay", self.id, *self.engine_options))
-
-
-def identity(signature: Signature, case: Case) -> str:
-    """Return the id of a finding with this signature and smallest case: eight hex digits."""
-    parts = (signature.oracle, signature.severity, signature.op, signature.kernel, signature.place, case.digest)
-    return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:8]

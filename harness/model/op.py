@@ -133,8 +133,8 @@ class Op:
     """True for an op that several threads may call at once, also while one of them tunes a kernel."""
     launches: bool = True
     """False for an op that may run without a kernel: a case that launches none is then checked by its values."""
-    seed_name: str = ""
-    """The suite's name as draws see it, the same however the suite is named.  Empty: `suite`."""
+    portable_name: str = ""
+    """The suite's name in draws and signatures, the same wherever the suite lies.  Empty: `suite`."""
 
     @property
     def id(self) -> str:
@@ -142,13 +142,13 @@ class Op:
         return f"{self.suite}:{self.name}"
 
     @property
-    def seed_text(self) -> str:
-        """What draws depend on beside the seed."""
-        return f"{self.seed_name or self.suite}:{self.name}"
+    def portable_id(self) -> str:
+        """The op's name in draws and signatures: `norm.py:rms_norm`."""
+        return f"{self.portable_name or self.suite}:{self.name}"
 
     def seed_digest(self, case: Case) -> str:
         """Return the digest of a case of this op, but equal however the suite is named: what draws depend on."""
-        return replace(case, op=self.seed_text).digest
+        return replace(case, op=self.portable_id).digest
 
     @property
     def libraries(self) -> tuple[tuple[str, ...], ...]:

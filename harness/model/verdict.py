@@ -3,6 +3,7 @@
 A failure has a signature with a severity, a message about what was seen and where, and an explanation of what it means.
 """
 
+import hashlib
 import re
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -49,17 +50,26 @@ class Signature:
     oracle: str
     severity: Severity
     op: str
-    """Empty if a kernel is at fault: the bug is the same whichever op launches the kernel."""
+    """As `Op.portable_id`.  Empty if a kernel is at fault: the bug is the same whichever op launches the kernel."""
     kernel: str
     """Empty if no single kernel is at fault."""
     place: str
-    """A source line (`layernorm.py:431`), the name of a result (`d:x`) or a class of messages."""
+    """A statement (`layernorm.py: tl.store(DW + cols, dw)`), the name of a result (`d:x`) or a class of messages.
+
+    Without the source, a line (`layernorm.py:431`).
+    """
 
     def __post_init__(self) -> None:
         if GENERATED.match(self.kernel):
             object.__setattr__(self, "place", stable_place(self.kernel, self.place))
         elif self.kernel:
             object.__setattr__(self, "op", "")
+
+    @property
+    def id(self) -> str:
+        """Eight hex digits, the same for a bug on every machine, in every checkout and with every seed."""
+        parts = (self.oracle, self.severity, self.op, self.kernel, self.place)
+        return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:8]
 
     def __str__(self) -> str:
         text = " ".join(part for part in (self.kernel or self.op.rpartition(":")[2], self.place) if part)

@@ -19,6 +19,7 @@ from harness.model.verdict import Abstain, Fail, Outcome, Pass, Signature, Verdi
 from harness.oracles.base import Evidence, Oracle
 from harness.oracles.completes import Completes
 from harness.oracles.endings import NO_LAUNCH
+from harness.oracles.statements import lasting_place
 from harness.oracles.traits import UNKNOWN, Need, PromiseScope, Proof, Traits
 
 
@@ -142,7 +143,7 @@ def judge_all(
             known = tuple(paired_runs[case.digest] for case in cases if case.digest in paired_runs)
             is_complete = bool(known) and len(known) == len(cases)
             verdicts += oracle.judge(replace(without_pairs, paired_runs=known) if is_complete else without_pairs)
-    return tuple(_with_model(verdict, run) for verdict in verdicts)
+    return _each_once(_with_statement(_with_model(verdict, run)) for verdict in verdicts)
 
 
 def _with_model(verdict: Verdict, run: Run) -> Verdict:
@@ -157,6 +158,23 @@ def _with_model(verdict: Verdict, run: Run) -> Verdict:
         if model is None
         else replace(verdict, meaning=f"{verdict.meaning}  The launches follow a model {model}.")
     )
+
+
+def _with_statement(verdict: Verdict) -> Verdict:
+    """Return a failure whose signature names the statement instead of its line, where the file can be read."""
+    if not isinstance(verdict, Fail) or verdict.source is None:
+        return verdict
+    signature = verdict.signature
+    place = lasting_place(signature.place, verdict.source, signature.kernel)
+    return replace(verdict, signature=replace(signature, place=place))
+
+
+def _each_once(verdicts: Iterable[Verdict]) -> tuple[Verdict, ...]:
+    """Return the verdicts without failures of equal signatures: two lines of one statement are one failure."""
+    chosen: dict[object, Verdict] = {}
+    for verdict in verdicts:
+        chosen.setdefault(verdict.signature if isinstance(verdict, Fail) else verdict, verdict)
+    return tuple(chosen.values())
 
 
 def without_unlaunched_passes(run: Run, verdicts: Sequence[Verdict]) -> tuple[Verdict, ...]:

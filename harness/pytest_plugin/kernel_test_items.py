@@ -35,7 +35,7 @@ from harness.search.hypothesis_profiles import HypothesisProfile, profile_of
 from harness.search.options import Options
 from harness.search.session import Session
 from harness.search.shrinking import ShrinkLimits
-from harness.suite_files import named_in_project, seed_name
+from harness.suite_files import named_in_project, portable_name
 
 USUAL_DEVICE = "h200"
 """One device, so that an ordinary test run stays short."""
@@ -50,7 +50,7 @@ def kernel_tests_in(module: pytest.Module, test: KernelTest) -> Iterator[pytest.
         pytest.Collector.CollectError: the declaration is wrong.
     """
     try:
-        op = test.complete(named_in_project(str(module.path)), seed_name(module.path))
+        op = test.complete(named_in_project(str(module.path)), portable_name(module.path))
         devices = catalogue.find_all(device_names(module.config, test), sm_count=module.config.option.harness_sm)
     except HarnessError as error:
         raise module.CollectError(in_pytest_options(str(error))) from None
@@ -165,7 +165,7 @@ def check_case(request: pytest.FixtureRequest, test: KernelTest, device: str | N
     """Run one case of a kernel test, and fail the calling test if any oracle fails."""
     item = request.node
     file = test.function.__code__.co_filename
-    op = test.complete(named_in_project(file), seed_name(Path(file)))
+    op = test.complete(named_in_project(file), portable_name(Path(file)))
     try:
         names = device or device_names(request.config, test)
         profile = catalogue.find_all(names)[0]

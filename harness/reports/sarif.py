@@ -155,8 +155,7 @@ def _names(finding: Finding) -> Iterator[Object]:
 def _fingerprints(signature: Signature) -> Object:
     """Return the identity of the bug: a reader takes results of several runs with one fingerprint for one alert."""
     parts = (signature.oracle, signature.op, signature.kernel, signature.place)
-    digest = hashlib.sha256("\n".join(parts).encode()).hexdigest()
-    return {"kernelHarnessSignature/v1": digest, "primaryLocationLineHash": f"{digest[:16]}:1"}
+    return {"kernelHarnessSignature/v2": hashlib.sha256("\n".join(parts).encode()).hexdigest()}
 
 
 def _properties(finding: Finding) -> Object:

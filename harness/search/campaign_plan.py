@@ -119,7 +119,7 @@ def batch_plans(plan: CampaignPlan) -> Iterator[BatchPlan]:
             if turn % OTHER_SM_COUNT_EVERY == OTHER_SM_COUNT_EVERY - 1 and other_counts[device.slug]:
                 sm_counts = other_counts[device.slug]
                 emulated = device.with_sm_count(sm_counts[turn // OTHER_SM_COUNT_EVERY % len(sm_counts)])
-            seed = derived_seed(plan.seed, op.seed_text, device.slug, str(turn))
+            seed = derived_seed(plan.seed, op.portable_id, device.slug, str(turn))
             yield BatchPlan(
                 op=op,
                 device=emulated,

@@ -163,7 +163,7 @@ class CaseQueue:
             device = devices[index % len(devices)]
             if self._is_used_up():
                 return
-            case = oversized_scout(op, device, derived_seed(self._plan.seed, op.seed_text, "oversized"))
+            case = oversized_scout(op, device, derived_seed(self._plan.seed, op.portable_id, "oversized"))
             if case is not None and self._is_new(case):
                 trial = Trial(number=self._numbered, op=op, case=case, batch=None, home_sm_count=device.sm_count)
                 self._ready.append((None, trial))

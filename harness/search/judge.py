@@ -126,6 +126,7 @@ class Judge:
         """Collect the verdict of each oracle; `paired_runs` are keyed by the digest of their case."""
         resources = self._known((*compiled_launches(run), *self.doubtful_configs(run)))
         verdicts = registry.judge_all(run, paired_runs, resources, op.waives, self.oracles)
+        verdicts = tuple(_portable(verdict, op) for verdict in verdicts)
         if op.launches:
             verdicts = registry.without_unlaunched_passes(run, verdicts)
         return Examination(run=run, verdicts=verdicts, second_runs=tuple(_second_runs(run, paired_runs.values())))
@@ -162,6 +163,13 @@ def compiled_launches(run: Run) -> tuple[Launch, ...]:
         for build in (*entry.there.builds, *entry.here.builds)
     )
     return (*run.launches, *forced)
+
+
+def _portable(verdict: Verdict, op: Op) -> Verdict:
+    """Return a failure whose signature names the op without the place of its suite on disk."""
+    if not isinstance(verdict, Fail) or verdict.signature.op != op.id:
+        return verdict
+    return replace(verdict, signature=replace(verdict.signature, op=op.portable_id))
 
 
 def _second_runs(run: Run, paired_runs: Iterable[Run]) -> Iterator[SecondRun]:

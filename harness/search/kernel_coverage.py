@@ -155,7 +155,7 @@ def _drawn(
     for number in numbers():
         if left <= 0:
             return
-        seed = derived_seed(request.seed, op.seed_text, device.slug, *((str(number),) if number else ()))
+        seed = derived_seed(request.seed, op.portable_id, device.slug, *((str(number),) if number else ()))
         batch = Batch(op=op, device=device, feedback=feedback, seed=seed, size=size)
         # An oversized case runs only a few programs, so it does not cover a kernel.
         usual = (case for case in batch.draw() if case.scale is Scale.USUAL)

@@ -22,10 +22,11 @@ from harness.findings.repro.reduction_check import ShowsSameFailure, written
 from harness.findings.rerun import options_for
 from harness.model.case import HARNESS_FOLDER
 from harness.model.run import Run, UndefinedLanes
-from harness.model.verdict import Fail, stable_place
+from harness.model.verdict import Fail
 from harness.oracles import registry
 from harness.oracles.float64_values import is_wrong
 from harness.oracles.memory_events import place_of
+from harness.oracles.statements import lasting_place
 from harness.oracles.traits import Need, Proof
 from harness.repro_runtime import PRESENT, CheckRequest, FileRunner
 from harness.repro_runtime.judge_file import at_fault
@@ -232,7 +233,7 @@ class _Maker:
         for event in self._run.memory:
             site = event.site
             named = site.kernel == signature.kernel and signature.place in {
-                stable_place(site.kernel, place_of(site)),
+                lasting_place(place_of(site), site.source, site.kernel),
                 site.argument,
             }
             if named and not isinstance(event, UndefinedLanes) and site.launch < len(self._record.launches):
