@@ -20,9 +20,12 @@ R = TypeVar("R", Recorded, Finding)
 FINDING_HELP = "take this finding of a report, by its number (from 1) or its id"
 
 
-def add_finding(parser: Parser) -> None:
+def add_finding(parser: Parser, *, optional: bool = False) -> None:
     parser.add_argument(
-        "file", metavar="ID|FILE", help="the id of a stored finding; or a finding, report or case as JSON"
+        "file",
+        metavar="ID|FILE",
+        nargs="?" if optional else None,
+        help="the id of a stored finding; or a finding, report or case as JSON",
     )
     parser.add_argument("--finding", metavar="N|ID", help=FINDING_HELP)
 
@@ -64,6 +67,23 @@ def read_findings(file: Path, wanted: str | None) -> tuple[Recorded, ...]:
         UsageError: the file holds no such finding, or none at all.
     """
     return _chosen(readable(read, file), file, wanted)
+
+
+def recorded_in(name: str | None) -> tuple[Recorded, ...]:
+    """Return the cases of every finding of a file or folder, or of the nearest store if none is named.
+
+    Raises:
+        ReplayError: a file cannot be read.
+        UsageError: there is no finding.
+    """
+    if name is not None and (Path(name).is_file() or not Path(name).is_dir() or (Path(name) / store.FINDING).is_file()):
+        return read_findings(locate(name), None)
+    folder = store.nearest() if name is None else Path(name)
+    files_in_store = sorted(folder.glob(f"[!.]*/{store.FINDING}"))
+    if not files_in_store:
+        raise UsageError(f"{folder} holds no findings: there is nothing to replay")
+    cases = (recorded for file in files_in_store for recorded in readable(read, file))
+    return tuple({recorded.id: recorded for recorded in cases}.values())
 
 
 def read_one_finding(file: Path, wanted: str | None) -> Recorded:

@@ -3,27 +3,39 @@
 import argparse
 import textwrap
 from collections.abc import Iterator
+from pathlib import Path
 
 from rich.text import Text
 
 from harness.cli.command import ExitStatus, Parser
-from harness.cli.common_options import add_known
+from harness.cli.common_options import add_known, add_libraries
+from harness.cli.finding_choice import recorded_in
 from harness.cli.output import console, print_lines, show
 from harness.cli.report_contents import contents_of
+from harness.errors import UsageError
+from harness.findings import store
+from harness.findings.recorded_cases import Recorded
+from harness.findings.replays import Attempt, State, replay_each, summary_of
+from harness.findings.rerun import options_for
 from harness.findings.store import FOLDER as STORE
+from harness.findings.trust import refuse_foreign_code
+from harness.model.engine_traits import VIRTUAL
 from harness.model.finding import Confirmation
 from harness.model.verdict import Severity
 from harness.reports.contents import ReportContents, ReportedBug
 from harness.reports.finding_text import COLOURS, WIDTH, symptom_count
 from harness.reports.oracle_pages import page_of
 from harness.reports.summary import count_text
+from harness.search.options import Options
 
 
 def run(options: argparse.Namespace) -> ExitStatus:
-    """List the stored findings, one line for each bug; or explain an oracle."""
+    """List the stored findings, one line for each bug; or explain an oracle; or remove findings that are gone."""
     if options.explain:
         print_lines(explained(options.explain))
         return ExitStatus.CLEAN
+    if options.prune:
+        return _prune(options)
     contents = contents_of(options.paths, options.known)
     screen = console()
     show(screen, Text("\n").join(listed(contents)))
@@ -69,12 +81,36 @@ def _sightings(bug: ReportedBug) -> str:
     return f"({', '.join(notes)})"
 
 
+def _prune(options: argparse.Namespace) -> ExitStatus:
+    """Replay the stored findings and remove those that are gone.  What could not be tried stays."""
+    if len(options.paths) > 1:
+        raise UsageError("--prune takes one folder of findings")
+    screen = console()
+    folder = Path(options.paths[0]) if options.paths else store.nearest()
+    if not folder.is_dir() or (folder / store.FINDING).is_file():
+        raise UsageError(f"--prune removes findings of a folder, and {folder} is none")
+    attempts: list[Attempt] = []
+    for attempt in replay_each(recorded_in(str(folder)), lambda recorded: _options_for(recorded, options)):
+        show(screen, Text(str(attempt)))
+        attempts.append(attempt)
+    gone = {attempt.recorded.id for attempt in attempts if attempt.state is State.GONE}
+    store.remove(gone, folder)
+    show(screen, Text(f"{summary_of(attempts)}; {len(gone)} removed"))
+    return ExitStatus.CLEAN
+
+
+def _options_for(recorded: Recorded, options: argparse.Namespace) -> Options:
+    refuse_foreign_code(recorded, options.libraries, trusted=False)
+    return options_for(recorded, libraries=tuple(options.libraries), engine=VIRTUAL)
+
+
 def add_options(parser: Parser) -> None:
     parser.epilog = """\
 examples:
   harness findings               those of .harness/findings, here or above
   harness findings report.json   those of a report
   harness findings --explain write-overlap   what this oracle checks
+  harness findings --prune       replay those of .harness/findings, and remove what is gone
 
 exit status: 0 they are listed; 2 usage error, or a file is not readable
 """
@@ -85,4 +121,8 @@ exit status: 0 they are listed; 2 usage error, or a file is not readable
         help=f"folders of findings, single findings, or reports of harness fuzz --json (default: {STORE})",
     )
     parser.add_argument("--explain", metavar="ORACLE", help="say what an oracle checks, with an example of a finding")
+    parser.add_argument(
+        "--prune", action="store_true", help="replay each stored finding, and remove those that are gone"
+    )
+    add_libraries(parser)
     add_known(parser)

@@ -6,34 +6,32 @@ from rich.text import Text
 
 from harness.cli.command import ExitStatus, Parser
 from harness.cli.common_options import add_engine, add_fail_on, add_libraries, add_sanitizer, add_show_output
-from harness.cli.finding_choice import add_finding, add_trust, locate, read_findings
+from harness.cli.finding_choice import add_finding, add_trust, locate, read_findings, recorded_in
 from harness.cli.output import console, show
+from harness.documents.campaign import counts
+from harness.errors import UsageError
+from harness.findings.recorded_cases import Recorded
+from harness.findings.replays import Attempt, State, replay_each, summary_of
 from harness.findings.rerun import ReplayStatus, options_for, replay
 from harness.findings.trust import refuse_foreign_code
 from harness.model.verdict import Severity
 from harness.reports.finding_text import Sources, render
 from harness.search.engine_choice import parse_engine
-from harness.search.options import sanitizer_for
+from harness.search.options import Options, sanitizer_for
 from harness.search.session import Session
 
 
 def run(arguments: argparse.Namespace) -> ExitStatus:
     """Run recorded cases again, each in a fresh process, and print what they show now."""
-    fail_on, engine = Severity(arguments.fail_on), parse_engine(arguments.engine)
+    if arguments.all:
+        return _replay_all(arguments)
+    if arguments.file is None:
+        raise UsageError("name the id of a stored finding or a file, or --all for every stored finding")
+    fail_on = Severity(arguments.fail_on)
     is_failed = is_unchecked = False
     screen = console()
     for recorded in read_findings(locate(arguments.file), arguments.finding):
-        refuse_foreign_code(recorded, arguments.libraries, trusted=arguments.trust)
-        options = options_for(
-            recorded,
-            libraries=tuple(arguments.libraries),
-            time_limit_s=arguments.time_limit,
-            engine=engine,
-            sanitizer=sanitizer_for(arguments.sanitizer, engine, arguments.accepts, arguments.settings),
-            settings=arguments.settings,
-            shows_output=arguments.show_output,
-        )
-        with Session(options) as session:
+        with Session(_options_for(recorded, arguments)) as session:
             replayed = replay(recorded, session)
             sources = Sources(roots=session.sources)
         for finding in replayed.same:
@@ -50,18 +48,51 @@ def run(arguments: argparse.Namespace) -> ExitStatus:
     return ExitStatus.NOTHING_CHECKED if is_unchecked else ExitStatus.CLEAN
 
 
+def _replay_all(arguments: argparse.Namespace) -> ExitStatus:
+    """Replay every stored finding, or every one of a file or folder; a line for each."""
+    screen = console()
+    attempts: list[Attempt] = []
+    for attempt in replay_each(recorded_in(arguments.file), lambda recorded: _options_for(recorded, arguments)):
+        show(screen, Text(str(attempt)))
+        attempts.append(attempt)
+    show(screen, Text(summary_of(attempts)))
+    fail_on = Severity(arguments.fail_on)
+    if any(counts(finding, fail_on) for attempt in attempts for finding in attempt.findings):
+        return ExitStatus.FINDINGS
+    is_unchecked = any(attempt.state is State.NOT_TRIED for attempt in attempts)
+    return ExitStatus.NOTHING_CHECKED if is_unchecked else ExitStatus.CLEAN
+
+
+def _options_for(recorded: Recorded, arguments: argparse.Namespace) -> Options:
+    refuse_foreign_code(recorded, arguments.libraries, trusted=arguments.trust)
+    engine = parse_engine(arguments.engine)
+    return options_for(
+        recorded,
+        libraries=tuple(arguments.libraries),
+        time_limit_s=arguments.time_limit,
+        engine=engine,
+        sanitizer=sanitizer_for(arguments.sanitizer, engine, arguments.accepts, arguments.settings),
+        settings=arguments.settings,
+        shows_output=arguments.show_output,
+    )
+
+
 def add_options(parser: Parser) -> None:
     parser.epilog = """\
 examples:
   harness replay cf4e6df9                          one of .harness/findings
   harness replay report.json --finding 2           one of a report
   harness replay cf4e6df9 --with fla-core==0.6.0   with another release
+  harness replay --all                             every stored finding, several at once
 
 exit status: 0 every recorded failure is gone; 1 one shows again, or its case has another error;
 2 usage or harness error; 3 a recorded failure could not be checked.
 Other warnings of a case are listed, and do not count.
 """
-    add_finding(parser)
+    add_finding(parser, optional=True)
+    parser.add_argument(
+        "--all", action="store_true", help="replay every stored finding, or every one of FILE, and count what is gone"
+    )
     add_trust(parser)
     add_libraries(parser)
     add_fail_on(parser)

@@ -4,15 +4,16 @@
     <id>/finding.txt    the finding as printed
     <id>/cases.jsonl    every case that showed it, one a line
 
-Other commands add their results to these folders: a reproducer, the region.  A folder is named by signature and
-smallest case, so folders of several machines merge by copying.  Findings with one signature are one bug.
+Other commands add their results to these folders: a reproducer, the region.  A folder is named by the signature, so a
+bug has one folder, whichever search, machine or checkout found it.  A later search replaces the finding, unless that
+was confirmed and the later one is not; the cases of all searches stay.
 
 Several searches may write to one store at the same time.
 """
 
 import re
 import shutil
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import groupby
@@ -103,6 +104,9 @@ def write(finding: Finding, folder: Path, text: str, versions: Mapping[str, str]
             shutil.rmtree(draft, ignore_errors=True)
             if not place.exists():  # no other search has written it meanwhile
                 raise
+    elif not finding.confirmed and _is_confirmed(place):
+        add_cases(finding, folder)
+        return place
     add_cases(finding, folder)
     files.write_text(f"{text.rstrip()}\n", place / TEXT)
     files.write(document, place / FINDING)
@@ -180,6 +184,21 @@ def _readable(places: Iterable[Path], damaged: list[str], *, with_cases: bool) -
         except ReplayError as error:
             damaged.append(str(error))
     return stored
+
+
+def remove(ids: Collection[str], folder: Path) -> None:
+    """Remove the folders of the findings with these ids."""
+    for place in folder.glob(f"[!.]*/{FINDING}"):
+        if files.read(place, FindingDocument).finding.id in ids:
+            shutil.rmtree(place.parent)
+
+
+def _is_confirmed(place: Path) -> bool:
+    """Return True if a readable and confirmed finding is stored there."""
+    try:
+        return files.read(place / FINDING, FindingDocument).confirmed and (place / TEXT).is_file()
+    except ReplayError:
+        return False
 
 
 def _lines(path: Path) -> tuple[str, ...]:

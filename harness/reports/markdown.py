@@ -79,9 +79,12 @@ def _changes(contents: ReportContents) -> Iterator[str]:
     if rows:
         last = rows[-1]
         yield ""
-        yield f"Compared with the previous report: {len(last.new)} new, {len(last.still)} still, {len(last.gone)} gone."
+        counts = f"{len(last.new)} new, {len(last.still)} still, {len(last.gone)} gone"
+        unseen = f", {len(last.not_looked_at)} not looked at" if last.not_looked_at else ""
+        yield f"Compared with the previous report: {counts}{unseen}."
         yield from (f"- new: {escaped(str(signature))}" for signature in last.new)
         yield from (f"- gone: {escaped(str(signature))}" for signature in last.gone)
+        yield from (f"- not looked at: {escaped(str(signature))}" for signature in last.not_looked_at)
 
 
 def escaped(text: str) -> str:

@@ -1,10 +1,12 @@
 """The comparison of a report with earlier ones: findings that are new, still there or gone."""
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 
+from harness.documents.campaign import CampaignReport
+from harness.model.finding import Finding
 from harness.model.verdict import Severity, Signature
-from harness.reports.contents import ReportContents
+from harness.reports.contents import ReportContents, ReportedCampaign
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -17,7 +19,9 @@ class Stage:
     """Not in the report before, as a finding or as its symptom; for the first report, all."""
     still: tuple[Signature, ...]
     gone: tuple[Signature, ...]
-    """In the report before and not in this one, not even as a symptom: fixed, or not found this time."""
+    """In the report before and not in this one, not even as a symptom, though the search looked for them."""
+    not_looked_at: tuple[Signature, ...]
+    """In the report before, and this search ran neither the kernel nor the op on the finding's device."""
     cases: int
     seconds: float
 
@@ -37,26 +41,41 @@ def stages(contents: ReportContents) -> tuple[Stage, ...]:
 
 
 def _stages(contents: ReportContents) -> Iterator[Stage]:
-    before, all_before = frozenset[Signature](), frozenset[Signature]()
-    rows = [
-        (campaign.name, campaign.signatures, campaign.all_signatures, campaign.report.cases, campaign.report.seconds)
-        for campaign in contents.earlier
-    ]
-    here = frozenset(bug.finding.fail.signature for bug in contents.bugs)
-    all_here = frozenset(signature for bug in contents.bugs for signature in bug.finding.signatures)
-    now = ("this report", here, all_here, contents.together.cases, contents.together.seconds)
-    for name, signatures, all_signatures, cases, seconds in (*rows, now):
+    before: Mapping[Signature, Finding] = {}
+    all_before = frozenset[Signature]()
+    here = ReportedCampaign(
+        name="this report",
+        report=replace(contents.together, findings=tuple(bug.finding for bug in contents.bugs)),
+    )
+    for campaign in (*contents.earlier, here):
+        report = campaign.report
+        absent = {
+            signature: finding for signature, finding in before.items() if signature not in campaign.all_signatures
+        }
+        gone = frozenset(signature for signature, finding in absent.items() if looked_for(finding, report))
         yield Stage(
-            name=name,
-            signatures=signatures,
-            new=_listed(signatures - all_before),
-            still=_listed(signatures & all_before),
-            gone=_listed(before - all_signatures),
-            cases=cases,
-            seconds=seconds,
+            name=campaign.name,
+            signatures=campaign.signatures,
+            new=_listed(campaign.signatures - all_before),
+            still=_listed(campaign.signatures & all_before),
+            gone=_listed(gone),
+            not_looked_at=_listed(absent.keys() - gone),
+            cases=report.cases,
+            seconds=report.seconds,
         )
-        before, all_before = signatures, all_signatures
+        before = {finding.fail.signature: finding for finding in report.findings}
+        before |= {signature: finding for signature, finding in absent.items() if signature not in gone}
+        all_before = campaign.all_signatures | before.keys()
 
 
-def _listed(signatures: frozenset[Signature]) -> tuple[Signature, ...]:
+def looked_for(finding: Finding, report: CampaignReport) -> bool:
+    """Return True if a search ran what showed the finding: its kernel or its op, on its device."""
+    signature, device = finding.fail.signature, finding.case.device.slug
+    rows = [row for row in report.op_checks if row.checked and row.device == device]
+    if signature.kernel:  # a report of `harness run` has no ops
+        return signature.kernel in report.kernels and (bool(rows) or not report.op_checks)
+    return any(f"/{row.op}".endswith(f"/{signature.op}") for row in rows)
+
+
+def _listed(signatures: Iterable[Signature]) -> tuple[Signature, ...]:
     return tuple(sorted(signatures, key=lambda signature: (signature.severity, str(signature))))

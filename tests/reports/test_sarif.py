@@ -100,7 +100,8 @@ def test_fingerprints_differ_between_bugs_and_not_between_cases() -> None:
     smaller = replace(OVERLAP, case=replace(OVERLAP.case, dims={"T": 2, "D": 1, "G": 1}))
     prints = [result_of(one)["partialFingerprints"] for one in (OVERLAP, smaller, VALUES, STRAY)]
     assert prints[0] == prints[1]
-    assert len({one["primaryLocationLineHash"] for one in prints}) == 3
+    assert len({one["kernelHarnessSignature/v2"] for one in prints}) == 3
+    assert "primaryLocationLineHash" not in prints[0], "the host computes it from the file"
 
 
 def test_text_of_a_finding_stays_text() -> None:

@@ -22,6 +22,7 @@ from harness.wire import to_json
 from tests.reports.samples import (
     CAUSE,
     EVIL,
+    GONE,
     LINK,
     MISCOMPILED,
     MISSING,
@@ -32,6 +33,7 @@ from tests.reports.samples import (
     VALUES,
     with_missing,
 )
+from tests.search.fakes import OP
 
 
 def bug(finding: Finding, link: str = "") -> ReportedBug:
@@ -55,10 +57,10 @@ SUMMARY = rf"""### kernel-harness: 3 findings: 2 errors, 1 warning
 | error, not tried | bounds | \<script\>alert('1 & 2')\</script\> a\|b.py:3 | layer\_norm T=3 D=1 G=1 fp32, no residual or weight, rtx-pro-6000 | 9 | `harness replay {STRAY.id}` |
 | warning, known | write-overlap | layer\_norm\_bwd\_kernel layernorm.py:431 | layer\_norm T=3 D=1 G=1 fp32, no residual or weight, rtx-pro-6000 | 9 | `harness replay {OVERLAP.id}` |
 
-Compared with the previous report: 2 new, 1 still, 1 gone.
+Compared with the previous report: 2 new, 1 still, 0 gone, 1 not looked at.
 - new: bounds: \<script\>alert('1 & 2')\</script\> a\|b.py:3
 - new: float64-values: layer\_norm d:x
-- gone: unwritten: layer\_norm d:x
+- not looked at: unwritten: layer\_norm d:x
 
 Could not be read:
 - broken/finding.json: not readable
@@ -196,6 +198,38 @@ def test_a_former_finding_that_is_a_symptom_now_is_not_gone() -> None:
     before = ReportedCampaign(name="before", report=replace(REPORT, findings=(OVERLAP, VALUES)))
     (_, now) = stages(ReportContents(bugs=(bug(CAUSE),), earlier=(before,)))
     assert (now.new, now.still, now.gone) == ((), (CAUSE.fail.signature,), ())
+
+
+SEARCHED = OpChecks(op=f"/elsewhere/{OP.portable_id}", device=GONE.case.device.slug, passed=3)
+
+
+@pytest.mark.parametrize(
+    ("rows", "kernels", "finding", "is_gone"),
+    [
+        ((SEARCHED,), (), GONE, True),
+        ((replace(SEARCHED, device="another"),), (), GONE, False),
+        ((replace(SEARCHED, op="suites/other.py:other"),), (), GONE, False),
+        ((replace(SEARCHED, passed=0, abstained=3),), (), GONE, False),
+        ((SEARCHED,), (OVERLAP.fail.signature.kernel,), OVERLAP, True),
+        ((), (OVERLAP.fail.signature.kernel,), OVERLAP, True),
+        ((SEARCHED,), (), OVERLAP, False),
+    ],
+)
+def test_only_what_was_looked_for_is_gone(
+    rows: tuple[OpChecks, ...], kernels: tuple[str, ...], finding: Finding, *, is_gone: bool
+) -> None:
+    before = ReportedCampaign(name="before", report=replace(REPORT, findings=(finding,)))
+    search = ReportedCampaign(name="now", report=replace(REPORT, findings=(), kernels=kernels, op_checks=rows))
+    (_, now) = stages(ReportContents(bugs=(), campaigns=(search,), earlier=(before,)))
+    absent = (finding.fail.signature,)
+    assert (now.gone, now.not_looked_at) == ((absent, ()) if is_gone else ((), absent))
+
+
+def test_a_finding_that_was_not_looked_at_in_between_is_not_new() -> None:
+    before = ReportedCampaign(name="before", report=replace(REPORT, findings=(GONE,)))
+    between = ReportedCampaign(name="between", report=replace(REPORT, findings=()))
+    (_, middle, now) = stages(ReportContents(bugs=(bug(GONE),), earlier=(before, between)))
+    assert (middle.not_looked_at, now.new, now.still) == ((GONE.fail.signature,), (), (GONE.fail.signature,))
 
 
 def test_many_symptoms_are_cut_in_a_terminal() -> None:

@@ -1,0 +1,71 @@
+"""Replays of many recorded cases at once: which failures still show, which are gone, and which could not be tried."""
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from dataclasses import dataclass
+from enum import StrEnum
+
+from harness.errors import HarnessError
+from harness.findings.recorded_cases import Recorded
+from harness.findings.rerun import ReplayStatus, replay
+from harness.model.finding import Finding
+from harness.search.options import Options
+from harness.search.session import Session
+from harness.wording import counted
+from harness.workers.fork_servers.shared_zygotes import SharedZygotes
+
+
+class State(StrEnum):
+    """What is known of a recorded failure now."""
+
+    STILL_THERE = "still there"
+    GONE = "gone"
+    NOT_TRIED = "not tried"
+    """Its case could not be run, or the run shows too little."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attempt:
+    """The replay of one recorded case, or why there is none."""
+
+    recorded: Recorded
+    state: State
+    findings: tuple[Finding, ...] = ()
+    """The failures that count, if the recorded one still shows."""
+    sentence: str
+
+    def __str__(self) -> str:
+        return f"{self.state:<11}  {self.sentence}"
+
+
+STATES = {
+    ReplayStatus.SHOWN: State.STILL_THERE,
+    ReplayStatus.GONE: State.GONE,
+    ReplayStatus.NOT_CHECKED: State.NOT_TRIED,
+}
+
+
+def replay_each(cases: Sequence[Recorded], options_of: Callable[[Recorded], Options]) -> Iterator[Attempt]:
+    """Replay every case in a session of its own, as many at once as there are cores, and yield them in their order.
+
+    The sessions share the processes that have loaded torch and Triton.
+    """
+    with closing(SharedZygotes()) as zygotes, ThreadPoolExecutor(len(os.sched_getaffinity(0))) as threads:
+        yield from threads.map(lambda recorded: _attempt(recorded, options_of, zygotes), cases)
+
+
+def _attempt(recorded: Recorded, options_of: Callable[[Recorded], Options], zygotes: SharedZygotes) -> Attempt:
+    try:
+        with Session(options_of(recorded), shared_zygotes=zygotes) as session:
+            replayed = replay(recorded, session)
+    except HarnessError as error:
+        return Attempt(recorded=recorded, state=State.NOT_TRIED, sentence=f"{recorded.id} could not be run: {error}")
+    return Attempt(recorded=recorded, state=STATES[replayed.status], findings=replayed.same, sentence=str(replayed))
+
+
+def summary_of(attempts: Sequence[Attempt]) -> str:
+    """Return `3 findings: 1 still there, 2 gone`."""
+    counts = ((state, sum(attempt.state is state for attempt in attempts)) for state in State)
+    return f"{counted(len(attempts), 'finding')}: {', '.join(f'{count} {state}' for state, count in counts if count)}"
