@@ -68,21 +68,14 @@ def test_a_suite_that_is_named_twice_counts_once(empty_folder: Path) -> None:
     )
 
 
-@pytest.mark.parametrize("marker", ["pyproject.toml", ".git"])
-def test_draws_see_a_suite_s_path_within_its_project(empty_folder: Path, marker: str) -> None:
+@pytest.mark.parametrize("marker", ["pyproject.toml", ".git", "nothing"])
+def test_draws_do_not_see_the_folder_of_a_suite(empty_folder: Path, marker: str) -> None:
     project = empty_folder / "project"
     (project / "tests").mkdir(parents=True)
     (project / marker).touch()
-    assert portable_name(project / "tests" / "mine.py") == "tests/mine.py"
-    assert portable_name(Path("project/tests/../tests/mine.py")) == "tests/mine.py"
-
-
-def test_draws_do_not_see_the_folder_of_a_suite_without_a_project(empty_folder: Path) -> None:
-    assert (
-        portable_name(empty_folder / "here" / "mine.py")
-        == portable_name(empty_folder / "there" / "mine.py")
-        == "mine.py"
-    )
+    assert portable_name(project / "tests" / "mine.py") == "mine.py"
+    assert portable_name(Path("project/tests/../tests/mine.py")) == "mine.py"
+    assert portable_name(empty_folder / "mine.py") == "mine.py"
 
 
 def test_draws_do_not_see_where_the_harness_wrote_a_suite() -> None:

@@ -15,7 +15,7 @@ from harness.cli.report_contents import contents_of
 from harness.errors import UsageError
 from harness.findings import store
 from harness.findings.recorded_cases import Recorded
-from harness.findings.replays import Attempt, State, replay_each, summary_of
+from harness.findings.replays import FindingState, ReplayAttempt, replay_each, summary_of
 from harness.findings.rerun import options_for
 from harness.findings.store import FOLDER as STORE
 from harness.findings.trust import refuse_foreign_code
@@ -89,11 +89,11 @@ def _prune(options: argparse.Namespace) -> ExitStatus:
     folder = Path(options.paths[0]) if options.paths else store.nearest()
     if not folder.is_dir() or (folder / store.FINDING).is_file():
         raise UsageError(f"--prune removes findings of a folder, and {folder} is none")
-    attempts: list[Attempt] = []
+    attempts: list[ReplayAttempt] = []
     for attempt in replay_each(recorded_in(str(folder)), lambda recorded: _options_for(recorded, options)):
         show(screen, Text(str(attempt)))
         attempts.append(attempt)
-    gone = {attempt.recorded.id for attempt in attempts if attempt.state is State.GONE}
+    gone = {attempt.recorded.id for attempt in attempts if attempt.state is FindingState.GONE}
     store.remove(gone, folder)
     show(screen, Text(f"{summary_of(attempts)}; {len(gone)} removed"))
     return ExitStatus.CLEAN

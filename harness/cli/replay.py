@@ -11,7 +11,7 @@ from harness.cli.output import console, show
 from harness.documents.campaign import counts
 from harness.errors import UsageError
 from harness.findings.recorded_cases import Recorded
-from harness.findings.replays import Attempt, State, replay_each, summary_of
+from harness.findings.replays import FindingState, ReplayAttempt, replay_each, summary_of
 from harness.findings.rerun import ReplayStatus, options_for, replay
 from harness.findings.trust import refuse_foreign_code
 from harness.model.verdict import Severity
@@ -51,7 +51,7 @@ def run(arguments: argparse.Namespace) -> ExitStatus:
 def _replay_all(arguments: argparse.Namespace) -> ExitStatus:
     """Replay every stored finding, or every one of a file or folder; a line for each."""
     screen = console()
-    attempts: list[Attempt] = []
+    attempts: list[ReplayAttempt] = []
     for attempt in replay_each(recorded_in(arguments.file), lambda recorded: _options_for(recorded, arguments)):
         show(screen, Text(str(attempt)))
         attempts.append(attempt)
@@ -59,7 +59,7 @@ def _replay_all(arguments: argparse.Namespace) -> ExitStatus:
     fail_on = Severity(arguments.fail_on)
     if any(counts(finding, fail_on) for attempt in attempts for finding in attempt.findings):
         return ExitStatus.FINDINGS
-    is_unchecked = any(attempt.state is State.NOT_TRIED for attempt in attempts)
+    is_unchecked = any(attempt.state is FindingState.NOT_TRIED for attempt in attempts)
     return ExitStatus.NOTHING_CHECKED if is_unchecked else ExitStatus.CLEAN
 
 

@@ -53,7 +53,7 @@ class RegressionDocument:
     place: str
     """As `Signature.place`."""
     signature: str = ""
-    """As `known_issues.toml` names it: `write-overlap: layer_norm_bwd_kernel layernorm.py:444`."""
+    """As `known_issues.toml` names it: `write-overlap: norm_kernel norm.py: tl.store(Y + rows, y)`."""
     message: str = ""
     libraries: tuple[str, ...] = ()
     """As given to `--with`."""
@@ -72,7 +72,7 @@ class RegressionDocument:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FindingDocument(RegressionDocument):
-    """Everything about one finding but the cases that showed it, which a folder of findings keeps in `cases.jsonl`."""
+    """Everything about one finding but the cases that showed it, which its folder keeps in `cases-*.jsonl`."""
 
     kind: Kind = Kind.FINDING
     meaning: str

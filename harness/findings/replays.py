@@ -17,7 +17,7 @@ from harness.wording import counted
 from harness.workers.fork_servers.shared_zygotes import SharedZygotes
 
 
-class State(StrEnum):
+class FindingState(StrEnum):
     """What is known of a recorded failure now."""
 
     STILL_THERE = "still there"
@@ -27,11 +27,11 @@ class State(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Attempt:
+class ReplayAttempt:
     """The replay of one recorded case, or why there is none."""
 
     recorded: Recorded
-    state: State
+    state: FindingState
     findings: tuple[Finding, ...] = ()
     """The failures that count, if the recorded one still shows."""
     sentence: str
@@ -41,13 +41,13 @@ class Attempt:
 
 
 STATES = {
-    ReplayStatus.SHOWN: State.STILL_THERE,
-    ReplayStatus.GONE: State.GONE,
-    ReplayStatus.NOT_CHECKED: State.NOT_TRIED,
+    ReplayStatus.SHOWN: FindingState.STILL_THERE,
+    ReplayStatus.GONE: FindingState.GONE,
+    ReplayStatus.NOT_CHECKED: FindingState.NOT_TRIED,
 }
 
 
-def replay_each(cases: Sequence[Recorded], options_of: Callable[[Recorded], Options]) -> Iterator[Attempt]:
+def replay_each(cases: Sequence[Recorded], options_of: Callable[[Recorded], Options]) -> Iterator[ReplayAttempt]:
     """Replay every case in a session of its own, as many at once as there are cores, and yield them in their order.
 
     The sessions share the processes that have loaded torch and Triton.
@@ -56,16 +56,20 @@ def replay_each(cases: Sequence[Recorded], options_of: Callable[[Recorded], Opti
         yield from threads.map(lambda recorded: _attempt(recorded, options_of, zygotes), cases)
 
 
-def _attempt(recorded: Recorded, options_of: Callable[[Recorded], Options], zygotes: SharedZygotes) -> Attempt:
+def _attempt(recorded: Recorded, options_of: Callable[[Recorded], Options], zygotes: SharedZygotes) -> ReplayAttempt:
     try:
         with Session(options_of(recorded), shared_zygotes=zygotes) as session:
             replayed = replay(recorded, session)
     except HarnessError as error:
-        return Attempt(recorded=recorded, state=State.NOT_TRIED, sentence=f"{recorded.id} could not be run: {error}")
-    return Attempt(recorded=recorded, state=STATES[replayed.status], findings=replayed.same, sentence=str(replayed))
+        return ReplayAttempt(
+            recorded=recorded, state=FindingState.NOT_TRIED, sentence=f"{recorded.id} could not be run: {error}"
+        )
+    return ReplayAttempt(
+        recorded=recorded, state=STATES[replayed.status], findings=replayed.same, sentence=str(replayed)
+    )
 
 
-def summary_of(attempts: Sequence[Attempt]) -> str:
+def summary_of(attempts: Sequence[ReplayAttempt]) -> str:
     """Return `3 findings: 1 still there, 2 gone`."""
-    counts = ((state, sum(attempt.state is state for attempt in attempts)) for state in State)
+    counts = ((state, sum(attempt.state is state for attempt in attempts)) for state in FindingState)
     return f"{counted(len(attempts), 'finding')}: {', '.join(f'{count} {state}' for state, count in counts if count)}"

@@ -9,19 +9,19 @@ from harness.oracles import registry
 from harness.oracles.completes import Completes
 from harness.search.judge import Examination
 
-LINE_NUMBER = re.compile(r"(?<=\.py):\d+")
+WITHIN_FILE = re.compile(r"(?<=\.py):.*$")
 
 
 def is_same_bug(first: Signature, second: Signature) -> bool:
     """Return True if two failures are the same bug in two releases.
 
-    Line numbers change, and the severity does too: a race may or may not show in the values.
+    Statements change, and the severity does too: a race may or may not show in the values.
     """
     return registry.is_shown_by(_normalised(first), _normalised(second))
 
 
 def _normalised(signature: Signature) -> Signature:
-    return replace(signature, severity=Severity.ERROR, place=LINE_NUMBER.sub("", signature.place))
+    return replace(signature, severity=Severity.ERROR, place=WITHIN_FILE.sub("", signature.place))
 
 
 def is_gone(signature: Signature | None, examined: Examination) -> bool:

@@ -2,7 +2,7 @@
 
     <id>/finding.json   what `harness replay` reads
     <id>/finding.txt    the finding as printed
-    <id>/cases.jsonl    every case that showed it, one a line
+    <id>/cases-*.jsonl  the cases that showed it, one a line; a file for each smallest case
 
 Other commands add their results to these folders: a reproducer, the region.  A folder is named by the signature, so a
 bug has one folder, whichever search, machine or checkout found it.  A later search replaces the finding, unless that
@@ -32,7 +32,9 @@ from harness.wire import to_json
 FOLDER = HARNESS_FOLDER / "findings"
 COMPLETE = re.compile(r"(\{.*\}\n?)*")
 """Lines that each hold an object, as far as their ends show."""
-FINDING, TEXT, CASES = "finding.json", "finding.txt", "cases.jsonl"
+FINDING, TEXT = "finding.json", "finding.txt"
+CASES = "cases-*.jsonl"
+"""One for each smallest case, so that copying the folder of another machine loses no case."""
 LOCK = ".lock"
 """The ending of the lock's name, next to the folder: inside are findings alone."""
 LOCK_S = 10.0
@@ -115,7 +117,7 @@ def write(finding: Finding, folder: Path, text: str, versions: Mapping[str, str]
 
 def add_cases(finding: Finding, folder: Path) -> None:
     """Add the cases of a finding to its folder of a locked store, and change nothing else."""
-    path = folder / finding.id / CASES
+    path = folder / finding.id / CASES.replace("*", finding.case.digest)
     stored = _lines(path)
     lines = dict.fromkeys((*stored, *map(to_json, finding.cases or (finding.first_case,))))
     if len(lines) > len(stored):
@@ -209,9 +211,10 @@ def cases_of(place: Path) -> tuple[Case, ...]:
     """Read the cases that showed a finding, from its folder; none if that has no list of them.
 
     Raises:
-        ReplayError: the list is damaged; the text names it.
+        ReplayError: a list is damaged; the text names it.
     """
-    return _cases(place / CASES)
+    listed = (case for path in sorted(place.glob(CASES)) for case in _cases(path))
+    return tuple({case.digest: case for case in listed}.values())
 
 
 def _load(place: Path, *, with_cases: bool) -> Stored:
@@ -220,7 +223,8 @@ def _load(place: Path, *, with_cases: bool) -> Stored:
     if with_cases:
         finding = replace(finding, cases=cases_of(place))
     else:
-        _check_cases(place / CASES)
+        for listed in place.glob(CASES):
+            _check_cases(listed)
     return Stored(finding=finding, folder=place, versions=document.versions)
 
 

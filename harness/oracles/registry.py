@@ -19,7 +19,7 @@ from harness.model.verdict import Abstain, Fail, Outcome, Pass, Signature, Verdi
 from harness.oracles.base import Evidence, Oracle
 from harness.oracles.completes import Completes
 from harness.oracles.endings import NO_LAUNCH
-from harness.oracles.statements import lasting_place
+from harness.oracles.lasting_places import lasting_place
 from harness.oracles.traits import UNKNOWN, Need, PromiseScope, Proof, Traits
 
 

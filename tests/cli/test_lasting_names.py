@@ -56,7 +56,7 @@ PLACES = {
 SEARCH = ("--cases", "12", "--seed", "3", "--device", "rtx-pro-6000", "--json", "r.json")
 
 
-def search(project: Project) -> Any:
+def search(project: "Written") -> Any:
     assert project.harness("fuzz", project.suite, *SEARCH).status in {0, 1}
     return json.loads((project.folder / "r.json").read_text(encoding="utf-8"))
 

@@ -61,7 +61,11 @@ def test_a_finding_of_a_hardware_gpu_is_replayed_there(tmp_path: Path) -> None:
 
 def test_a_folder_is_text_that_a_pager_shows(tmp_path: Path) -> None:
     (place,) = kept([FINDING], tmp_path)
-    assert sorted(path.name for path in place.iterdir()) == ["cases.jsonl", "finding.json", "finding.txt"]
+    assert sorted(path.name for path in place.iterdir()) == [
+        f"cases-{CASE.digest}.jsonl",
+        "finding.json",
+        "finding.txt",
+    ]
     assert (place / "finding.txt").read_text(encoding="utf-8") == f"{FAIL.message}\n"
     assert max(map(len, (place / "finding.json").read_text(encoding="utf-8").splitlines())) < 300
 
@@ -82,10 +86,12 @@ def test_folders_of_two_machines_merge_by_copying(tmp_path: Path) -> None:
     merged = load(tmp_path / "here")
     assert [(bug.finding.fail.oracle, bug.finding.case, len(bug.other_folders)) for bug in merged.bugs] == [
         ("bounds", CASE, 0),
-        ("write-overlap", CASE, 1),
+        ("write-overlap", with_dims(T=5), 0),
     ]
-    assert merged.bugs[1].finding.cases == (CASE, with_dims(T=9), with_dims(T=5))
-    assert (merged.bugs[1].finding.sightings, merged.damaged) == (3, ())
+    assert {str(case) for case in merged.bugs[1].finding.cases} == {
+        str(case) for case in (CASE, with_dims(T=9), with_dims(T=5))
+    }
+    assert merged.damaged == ()
 
 
 FOREIGN = "not a document of the harness: expected an object whose `kind` is finding"
@@ -99,7 +105,7 @@ FOREIGN = "not a document of the harness: expected an object whose `kind` is fin
         ("finding.json", "[]", FOREIGN),
         ("finding.json", None, "finding.json: No such file or directory"),
         ("finding.json", json.dumps({"kind": "region", "schema_version": 2}), "a document of kind 'region'"),
-        ("cases.jsonl", "{}\n", "cases.jsonl: "),
+        (f"cases-{CASE.digest}.jsonl", "{}\n", f"cases-{CASE.digest}.jsonl: "),
         (
             "finding.json",
             json.dumps({**DOCUMENT, "case": {"op": 3}}),

@@ -53,7 +53,9 @@ def test_a_suite_draws_the_same_cases_however_it_is_named(
         (tmp_path / project / "pyproject.toml").touch()
     monkeypatch.chdir(tmp_path / "mine")
     usual = drawn_of("suites/own.py")
-    assert usual != drawn_of_copy(suite, tmp_path / "elsewhere")
+    assert usual == drawn_of_copy(suite, tmp_path / "elsewhere")
+    renamed = Path(shutil.copy(suite, tmp_path / "renamed.py"))
+    assert usual != drawn_of_copy(renamed, tmp_path / "another")
     monkeypatch.chdir(tmp_path / folder)
     assert drawn_of(name.format(whole=tmp_path)) == usual
 

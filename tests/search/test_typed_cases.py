@@ -24,7 +24,7 @@ def test_what_is_wrong_in_one_type_is_found(monkeypatch: pytest.MonkeyPatch) -> 
     found: dict[str, set[str]] = {}
     with session_of([SUITE], time_limit_s=60.0) as session:
         for op in ops:
-            statistics = search(session, op, 10)
+            statistics = search(session, op, 16)
             found[op.name] = {sighting.fail.oracle for sighting in statistics.in_order()}
             assert not statistics.abstained, statistics.reasons
     assert found == {

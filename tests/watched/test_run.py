@@ -162,8 +162,8 @@ class Watched:
         return found
 
     def tests_of(self, finding: dict[str, Any]) -> set[str]:
-        stored = self.project.folder / ".harness" / "findings" / finding["id"] / "cases.jsonl"
-        lines = stored.read_text(encoding="utf-8").splitlines()
+        stored = (self.project.folder / ".harness" / "findings" / finding["id"]).glob("cases-*.jsonl")
+        lines = (line for file in stored for line in file.read_text(encoding="utf-8").splitlines())
         return {json.loads(line)["op"].rpartition("::")[2] for line in lines}
 
 

@@ -65,7 +65,8 @@ def test_the_launches_of_a_block_are_checked_in_this_process(tmp_path: Path) -> 
     assert no_gpu.startswith("0 active drivers")
     assert counts == "1 2 1 1"
     seen = "program 0 stores 1 lane of y outside the storage, at element 5 (kernels.py:16)"
-    assert finding == f"error bounds: past_the_end kernels.py:16: {seen}"
+    store = "tl.store(y + at, tl.load(x + at, mask=at < N, other=0.0) + 1, mask=at < N + 1)"
+    assert finding == f"error bounds: past_the_end kernels.py: {store}: {seen}"
     assert programs == "1 {'its backend is eager': 1}"
     assert refusal == "this process emulates h200 (20 SMs, sm_90): check b200 (148 SMs, sm_100) in another process"
 

@@ -25,8 +25,8 @@ from harness.model.run import Run, UndefinedLanes
 from harness.model.verdict import Fail
 from harness.oracles import registry
 from harness.oracles.float64_values import is_wrong
+from harness.oracles.lasting_places import lasting_place
 from harness.oracles.memory_events import place_of
-from harness.oracles.statements import lasting_place
 from harness.oracles.traits import Need, Proof
 from harness.repro_runtime import PRESENT, CheckRequest, FileRunner
 from harness.repro_runtime.judge_file import at_fault

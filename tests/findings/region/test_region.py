@@ -293,7 +293,7 @@ def session() -> Iterator[Session]:
 def test_the_region_of_a_planted_kernel_matches_its_source(session: Session) -> None:
     op = load_suite(str(PLANTED))[0]
     case = Case(op=op.id, dims={"T": 17}, dtype=DType.FP32, device=catalogue.find("rtx-pro-6000"))
-    signature = Signature(oracle="unwritten", severity=Severity.ERROR, op=op.id, kernel="", place="y")
+    signature = Signature(oracle="unwritten", severity=Severity.ERROR, op=op.portable_id, kernel="", place="y")
 
     def execute(request: RunRequest) -> Run:
         run = session.pool.run(request)

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from harness.model.ending import Source
-from harness.oracles.statements import lasting_place
+from harness.oracles.lasting_places import lasting_place
 
 PLAIN = """\
 def kernel(X, Y, N):
