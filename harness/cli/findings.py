@@ -110,7 +110,7 @@ examples:
   harness findings               those of .harness/findings, here or above
   harness findings report.json   those of a report
   harness findings --explain write-overlap   what this oracle checks
-  harness findings --prune       replay those of .harness/findings, and remove what is gone
+  harness findings --prune       replay them, and remove those that are gone
 
 exit status: 0 they are listed; 2 usage error, or a file is not readable
 """

@@ -83,7 +83,7 @@ examples:
   harness replay cf4e6df9                          one of .harness/findings
   harness replay report.json --finding 2           one of a report
   harness replay cf4e6df9 --with fla-core==0.6.0   with another release
-  harness replay --all                             every stored finding, several at once
+  harness replay --all                             every stored finding
 
 exit status: 0 every recorded failure is gone; 1 one shows again, or its case has another error;
 2 usage or harness error; 3 a recorded failure could not be checked.

@@ -107,6 +107,8 @@ def test_the_json_report_is_complete(project: Project) -> None:
         "cut_off": [],
         "avoided": [],
         "set_aside": [],
+        "regressions": 0,
+        "unchecked_regressions": [],
         "suite_errors": [],
         "known_findings": [],
         "notices": [],

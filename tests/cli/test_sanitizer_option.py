@@ -43,7 +43,7 @@ def test_a_sanitizer_report_makes_a_replayed_case_fail(tmp_path: Path) -> None:
     files.write(CaseDocument(case=straying), tmp_path / "case.json")
     engine = ("--engine", "tests.workers.sanitized.reporting:Launching", "--sanitizer", "memcheck")
     run = subprocess.run(
-        [sys.executable, "-m", "harness.cli", "replay", "case.json", *engine],
+        [sys.executable, "-m", "harness.cli", "replay", "case.json", "--trust", *engine],
         cwd=tmp_path,
         env={**os.environ, "PYTHONPATH": str(ROOT), "PATH": f"{tool.parent}:{os.environ['PATH']}", "COLUMNS": "120"},
         capture_output=True,
