@@ -83,5 +83,5 @@ class SearchLog:
 
 def _state_of(place: Path) -> _State:
     """Return what differs after each write: files are written under another name, and renamed."""
-    files = (place / name for name in (store.FINDING, store.CASES))
+    files = (place / store.FINDING, *sorted(place.glob(store.CASES)))
     return tuple((file.stat().st_ino, file.stat().st_mtime_ns) for file in files if file.exists())

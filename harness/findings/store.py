@@ -106,12 +106,10 @@ def write(finding: Finding, folder: Path, text: str, versions: Mapping[str, str]
             shutil.rmtree(draft, ignore_errors=True)
             if not place.exists():  # no other search has written it meanwhile
                 raise
-    elif not finding.confirmed and _is_confirmed(place):
-        add_cases(finding, folder)
-        return place
     add_cases(finding, folder)
-    files.write_text(f"{text.rstrip()}\n", place / TEXT)
-    files.write(document, place / FINDING)
+    if finding.confirmed or not _is_confirmed(place):
+        files.write_text(f"{text.rstrip()}\n", place / TEXT)
+        files.write(document, place / FINDING)
     return place
 
 
@@ -198,7 +196,7 @@ def remove(ids: Collection[str], folder: Path) -> None:
 def _is_confirmed(place: Path) -> bool:
     """Return True if a readable and confirmed finding is stored there."""
     try:
-        return files.read(place / FINDING, FindingDocument).confirmed and (place / TEXT).is_file()
+        return files.read(place / FINDING, FindingDocument).confirmed
     except ReplayError:
         return False
 
@@ -234,7 +232,7 @@ def _check_cases(path: Path) -> None:
     Raises:
         ReplayError: it is damaged.
     """
-    if path.is_file() and not COMPLETE.fullmatch(path.read_text(encoding="utf-8", errors="replace")):
+    if not COMPLETE.fullmatch(path.read_text(encoding="utf-8", errors="replace")):
         _cases(path)
 
 

@@ -5,9 +5,11 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
 from harness.findings import store
 from harness.findings.search_log import SearchLog
-from harness.model.finding import Finding
+from harness.model.finding import NEVER_REPEATED, Finding, ReplayCount
 from harness.model.verdict import Signature
 from tests.findings.searches_at_once import ROUNDS, SEARCHES
 from tests.reports.samples import CAUSE, OVERLAP, STRAY, VALUES
@@ -59,9 +61,10 @@ def test_ten_searches_in_one_store_lose_no_case(tmp_path: Path) -> None:
     assert list(tmp_path.rglob("*.unfinished")) == []
 
 
-def test_a_search_keeps_the_folder_that_another_has_written_to(tmp_path: Path) -> None:
+@pytest.mark.parametrize("repeats", [VALUES.repeats, NEVER_REPEATED])
+def test_a_search_keeps_the_folder_that_another_has_written_to(tmp_path: Path, repeats: ReplayCount) -> None:
     ours, theirs = (SearchLog(tmp_path, lambda _: "text", {}) for _ in range(2))
-    seen = replace(VALUES, confirmed=False)
+    seen = replace(VALUES, confirmed=False, repeats=repeats)
     ours.keep(signature(VALUES), seen)
     theirs.keep(signature(VALUES), replace(seen, cases=(OVERLAP.case,)))
     ours.keep(signature(CAUSE), CAUSE)
