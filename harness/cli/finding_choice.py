@@ -76,7 +76,7 @@ def recorded_in(name: str | None) -> tuple[Recorded, ...]:
         ReplayError: a file cannot be read.
         UsageError: there is no finding.
     """
-    if name is not None and (Path(name).is_file() or not Path(name).is_dir() or (Path(name) / store.FINDING).is_file()):
+    if name is not None and (not Path(name).is_dir() or (Path(name) / store.FINDING).is_file()):
         return read_findings(locate(name), None)
     folder = store.nearest() if name is None else Path(name)
     files_in_store = sorted(folder.glob(f"[!.]*/{store.FINDING}"))

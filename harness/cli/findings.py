@@ -11,11 +11,12 @@ from harness.cli.command import ExitStatus, Parser
 from harness.cli.common_options import add_known, add_libraries
 from harness.cli.finding_choice import recorded_in
 from harness.cli.output import console, print_lines, show
+from harness.cli.replay import replay_and_show
 from harness.cli.report_contents import contents_of
 from harness.errors import UsageError
 from harness.findings import store
 from harness.findings.recorded_cases import Recorded
-from harness.findings.replays import FindingState, ReplayAttempt, replay_each, summary_of
+from harness.findings.replays import FindingState, summary_of
 from harness.findings.rerun import options_for
 from harness.findings.store import FOLDER as STORE
 from harness.findings.trust import refuse_foreign_code
@@ -85,17 +86,13 @@ def _prune(options: argparse.Namespace) -> ExitStatus:
     """Replay the stored findings and remove those that are gone.  What could not be tried stays."""
     if len(options.paths) > 1:
         raise UsageError("--prune takes one folder of findings")
-    screen = console()
     folder = Path(options.paths[0]) if options.paths else store.nearest()
     if not folder.is_dir() or (folder / store.FINDING).is_file():
         raise UsageError(f"--prune removes findings of a folder, and {folder} is none")
-    attempts: list[ReplayAttempt] = []
-    for attempt in replay_each(recorded_in(str(folder)), lambda recorded: _options_for(recorded, options)):
-        show(screen, Text(str(attempt)))
-        attempts.append(attempt)
+    attempts = replay_and_show(recorded_in(str(folder)), lambda recorded: _options_for(recorded, options))
     gone = {attempt.recorded.id for attempt in attempts if attempt.state is FindingState.GONE}
     store.remove(gone, folder)
-    show(screen, Text(f"{summary_of(attempts)}; {len(gone)} removed"))
+    show(console(), Text(f"{summary_of(attempts)}; {len(gone)} removed"))
     return ExitStatus.CLEAN
 
 

@@ -1,6 +1,7 @@
 """`harness replay`."""
 
 import argparse
+from collections.abc import Callable, Sequence
 
 from rich.text import Text
 
@@ -8,7 +9,6 @@ from harness.cli.command import ExitStatus, Parser
 from harness.cli.common_options import add_engine, add_fail_on, add_libraries, add_sanitizer, add_show_output
 from harness.cli.finding_choice import add_finding, add_trust, locate, read_findings, recorded_in
 from harness.cli.output import console, show
-from harness.documents.campaign import counts
 from harness.errors import UsageError
 from harness.findings.recorded_cases import Recorded
 from harness.findings.replays import FindingState, ReplayAttempt, replay_each, summary_of
@@ -50,17 +50,22 @@ def run(arguments: argparse.Namespace) -> ExitStatus:
 
 def _replay_all(arguments: argparse.Namespace) -> ExitStatus:
     """Replay every stored finding, or every one of a file or folder; a line for each."""
-    screen = console()
-    attempts: list[ReplayAttempt] = []
-    for attempt in replay_each(recorded_in(arguments.file), lambda recorded: _options_for(recorded, arguments)):
-        show(screen, Text(str(attempt)))
-        attempts.append(attempt)
-    show(screen, Text(summary_of(attempts)))
-    fail_on = Severity(arguments.fail_on)
-    if any(counts(finding, fail_on) for attempt in attempts for finding in attempt.findings):
+    attempts = replay_and_show(recorded_in(arguments.file), lambda recorded: _options_for(recorded, arguments))
+    show(console(), Text(summary_of(attempts)))
+    if any(attempt.failures(Severity(arguments.fail_on)) for attempt in attempts):
         return ExitStatus.FINDINGS
     is_unchecked = any(attempt.state is FindingState.NOT_TRIED for attempt in attempts)
     return ExitStatus.NOTHING_CHECKED if is_unchecked else ExitStatus.CLEAN
+
+
+def replay_and_show(cases: Sequence[Recorded], options_of: Callable[[Recorded], Options]) -> list[ReplayAttempt]:
+    """Replay cases, several at once, and print a line for each as soon as it and those before it have ended."""
+    screen = console()
+    attempts: list[ReplayAttempt] = []
+    for attempt in replay_each(cases, options_of):
+        show(screen, Text(str(attempt)))
+        attempts.append(attempt)
+    return attempts
 
 
 def _options_for(recorded: Recorded, arguments: argparse.Namespace) -> Options:

@@ -90,7 +90,7 @@ def outcome_of(regression: Regression, session: Session) -> RegressionOutcome:
     except HarnessError as error:
         return RegressionOutcome(obstacle=f"{regression}: {error}")
     return RegressionOutcome(
-        findings=(*replayed.same, *(other for other in replayed.other_findings if other.severity is Severity.ERROR)),
+        findings=replayed.failures(Severity.WARNING),
         obstacle=f"{regression.file}: {replayed}" if replayed.status is ReplayStatus.NOT_CHECKED else "",
     )
 

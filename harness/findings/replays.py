@@ -9,8 +9,9 @@ from enum import StrEnum
 
 from harness.errors import HarnessError
 from harness.findings.recorded_cases import Recorded
-from harness.findings.rerun import ReplayStatus, replay
+from harness.findings.rerun import Replayed, ReplayStatus, replay
 from harness.model.finding import Finding
+from harness.model.verdict import Severity
 from harness.search.options import Options
 from harness.search.session import Session
 from harness.wording import counted
@@ -26,25 +27,32 @@ class FindingState(StrEnum):
     """Its case could not be run, or the run shows too little."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReplayAttempt:
-    """The replay of one recorded case, or why there is none."""
-
-    recorded: Recorded
-    state: FindingState
-    findings: tuple[Finding, ...] = ()
-    """The failures that count, if the recorded one still shows."""
-    sentence: str
-
-    def __str__(self) -> str:
-        return f"{self.state:<11}  {self.sentence}"
-
-
 STATES = {
     ReplayStatus.SHOWN: FindingState.STILL_THERE,
     ReplayStatus.GONE: FindingState.GONE,
     ReplayStatus.NOT_CHECKED: FindingState.NOT_TRIED,
 }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplayAttempt:
+    """The replay of one recorded case, or why there is none."""
+
+    recorded: Recorded
+    replayed: Replayed | None
+    obstacle: str = ""
+
+    @property
+    def state(self) -> FindingState:
+        return STATES[self.replayed.status] if self.replayed else FindingState.NOT_TRIED
+
+    def failures(self, fail_on: Severity) -> tuple[Finding, ...]:
+        """As `Replayed.failures`."""
+        return self.replayed.failures(fail_on) if self.replayed else ()
+
+    def __str__(self) -> str:
+        sentence = self.replayed or f"{self.recorded.id} could not be run: {self.obstacle}"
+        return f"{self.state:<11}  {sentence}"
 
 
 def replay_each(cases: Sequence[Recorded], options_of: Callable[[Recorded], Options]) -> Iterator[ReplayAttempt]:
@@ -59,14 +67,9 @@ def replay_each(cases: Sequence[Recorded], options_of: Callable[[Recorded], Opti
 def _attempt(recorded: Recorded, options_of: Callable[[Recorded], Options], zygotes: SharedZygotes) -> ReplayAttempt:
     try:
         with Session(options_of(recorded), shared_zygotes=zygotes) as session:
-            replayed = replay(recorded, session)
+            return ReplayAttempt(recorded=recorded, replayed=replay(recorded, session))
     except HarnessError as error:
-        return ReplayAttempt(
-            recorded=recorded, state=FindingState.NOT_TRIED, sentence=f"{recorded.id} could not be run: {error}"
-        )
-    return ReplayAttempt(
-        recorded=recorded, state=STATES[replayed.status], findings=replayed.same, sentence=str(replayed)
-    )
+        return ReplayAttempt(recorded=recorded, replayed=None, obstacle=str(error))
 
 
 def summary_of(attempts: Sequence[ReplayAttempt]) -> str:
