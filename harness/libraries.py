@@ -331,19 +331,28 @@ def _unpack_sources(release: Release, target: Path) -> None:
 def _finished(command: Sequence[str], **variables: str) -> "subprocess.CompletedProcess[str]":
     # PIP_USER=1 in a user's settings would contradict --target.
     try:
-        return subprocess.run(
-            command,
-            env=os.environ | {"PIP_USER": "0"} | variables,
-            capture_output=True,
-            text=True,
-            check=False,
-            stdin=subprocess.DEVNULL,
-            timeout=PIP_LIMIT_S,
-        )
+        return run_pip(command, PIP_LIMIT_S, PIP_USER="0", **variables)
     except subprocess.TimeoutExpired:
         raise LibraryError(
             f"pip did not end within {PIP_LIMIT_S / 3600:g} h. To see more: {shlex.join(command)}"
         ) from None
+
+
+def run_pip(command: Sequence[str], limit_s: float, **variables: str) -> "subprocess.CompletedProcess[str]":
+    """Run a command of pip that asks nothing, with these variables beside those of this process.
+
+    Raises:
+        subprocess.TimeoutExpired: it did not end.
+    """
+    return subprocess.run(
+        command,
+        env=os.environ | variables,
+        capture_output=True,
+        text=True,
+        check=False,
+        stdin=subprocess.DEVNULL,
+        timeout=limit_s,
+    )
 
 
 def _failure(release: Release, cache: Path, command: Sequence[str], output: str) -> LibraryError:

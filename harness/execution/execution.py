@@ -265,8 +265,8 @@ class Execution(CaseExecution):
 
     def _nans(self, computed: "_Computed") -> tuple[NanResult, ...]:
         """Return the results that hold NaN; none if an input holds NaN or infinity."""
-        given = (*computed.inputs.values(), *computed.cotangents.values())
-        if not all(value is None or bool(value.isfinite().all()) for value in given):
+        inputs = (*computed.inputs.values(), *computed.cotangents.values())
+        if not all(value is None or bool(value.isfinite().all()) for value in inputs):
             return ()
         return tuple(
             nan_result(name, value, self._writers[name])

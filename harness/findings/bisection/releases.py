@@ -47,15 +47,7 @@ def offered(package: str, cache: Path) -> tuple[Version, ...]:
     package = package.removeprefix(libraries.SOURCES)
     command = [sys.executable, "-m", "pip", "index", "versions", *libraries.PIP_OPTIONS, package]
     try:
-        finished = subprocess.run(
-            command,
-            env=os.environ | {"PIP_NO_COLOR": "1"},
-            capture_output=True,
-            text=True,
-            check=False,
-            stdin=subprocess.DEVNULL,
-            timeout=PIP_LIMIT_S,
-        )
+        finished = libraries.run_pip(command, PIP_LIMIT_S, PIP_NO_COLOR="1")
     except subprocess.TimeoutExpired:
         raise LibraryError(f"pip lists no releases of {package}: no answer within {PIP_LIMIT_S:g} s") from None
     if offer := OFFERED.search(finished.stdout):
