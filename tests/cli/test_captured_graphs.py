@@ -173,7 +173,7 @@ def project(tmp_path: Path) -> Project:
         ("replayed", 0, "6 passed, 0 failed, 0 abstained"),
         ("graphed_callable", 0, "6 passed, 0 failed, 0 abstained"),
         ("wrongly_replayed", 1, "ERROR  float64-values  wrongly_replayed"),
-        ("left_open", 1, "ValueError was raised in phase forward: left open"),
+        ("left_open", 1, "ValueError was raised by the suite, in the op's own function: left open"),
         ("reading", 3, "a CUDA graph whose host code reads a tensor during the capture"),
     ],
 )

@@ -12,7 +12,8 @@ pytestmark = pytest.mark.slow
 
 LIMIT_S = 300
 """A release is downloaded first."""
-ABSMAX = "bounds: quantize_nf4_blockwise_kernel kernels_4bit.py:109"
+STORE = "tl.store(absmax_ptr + block_start_idx + tl.arange(0, PAIRED_SPLIT_NUM_BLOCKS), absmax)"
+ABSMAX = f"bounds: quantize_nf4_blockwise_kernel kernels_4bit.py: {STORE}"
 
 
 def searched(folder: Path, *given: str) -> tuple[int, Any]:
