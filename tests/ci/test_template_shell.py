@@ -99,9 +99,8 @@ def test_the_matrix_of_a_night_has_every_shard() -> None:
     assert shards == [f"{number}/{len(shards)}" for number in range(1, len(shards) + 1)]
 
 
-@pytest.mark.parametrize(
-    "numbers", [pytest.param((0, 1), id="all", marks=pytest.mark.nightly), pytest.param((0,), id="one missing")]
-)
+@pytest.mark.nightly
+@pytest.mark.parametrize("numbers", [pytest.param((0, 1), id="all"), pytest.param((0,), id="one missing")])
 def test_a_night_on_buildkite_merges_the_shards_of_its_agents(tmp_path: Path, numbers: tuple[int, ...]) -> None:
     artifacts, agents = tmp_path / "artifacts", tmp_path / "bin"
     for folder in (artifacts, agents):

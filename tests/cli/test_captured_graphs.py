@@ -167,6 +167,7 @@ def project(tmp_path: Path) -> Project:
     return made
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("op", "status", "said"),
     [

@@ -87,6 +87,7 @@ def places(tmp_path_factory: pytest.TempPathFactory) -> dict[Written, Any]:
     return {project: search(project) for project in written}
 
 
+@pytest.mark.nightly
 def test_ids_draws_and_fingerprints_are_equal_in_four_places(places: dict[Written, Any]) -> None:
     names = [names_in(report) for report in places.values()]
     assert names[0]
@@ -106,6 +107,7 @@ def test_the_history_of_one_place_continues_in_another(places: dict[Written, Any
     assert "0 new, 1 still, 0 gone." in done.out
 
 
+@pytest.mark.nightly
 def test_stored_findings_are_replayed_together_and_gone_ones_pruned(tmp_path: Path) -> None:
     project = Written(tmp_path, "suites/mine.py", SUITE, KERNEL)
     (finding,) = search(project)["findings"]

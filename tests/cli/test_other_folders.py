@@ -48,6 +48,7 @@ def test_a_finding_is_replayed_from_other_folders_by_path_and_by_id(project: Pro
     assert kept.out.strip() == str(project.folder / "suites" / "regressions" / f"{finding['id']}.json")
 
 
+@pytest.mark.nightly
 def test_a_kept_finding_is_replayed_after_the_project_has_moved(project: Project, tmp_path: Path) -> None:
     project.write("package/__init__.py", "")
     project.harness("fuzz", "suites", "--with", ".", *SEARCH)
@@ -70,6 +71,7 @@ def test_a_search_in_a_subfolder_draws_the_same_cases(project: Project) -> None:
     assert below.harness("replay", "r.json", *ENGINE).status == 1
 
 
+@pytest.mark.nightly
 def test_suites_and_libraries_outside_the_project_have_absolute_paths(project: Project, tmp_path: Path) -> None:
     project.write("../library/package/__init__.py", "")
     project.write("pyproject.toml", "")

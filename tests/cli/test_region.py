@@ -101,6 +101,7 @@ class TestTheCommand:
         done = ProjectWithFinding(tmp_path, op).region(ID)
         assert (done.status, sentence in done.out.replace("\n", " ")) == (status, True)
 
+    @pytest.mark.nightly
     def test_stores_the_map_so_far_when_interrupted(self, tmp_path: Path) -> None:
         project = ProjectWithFinding(tmp_path, "slow")
         process = project.start(ID, *ENGINE, "--points", "2000")

@@ -38,6 +38,7 @@ def kept(project: Project) -> Path:
     return file.relative_to(project.folder)
 
 
+@pytest.mark.nightly
 def test_a_kept_failure_is_found_before_any_case_is_drawn(project: Project) -> None:
     found = fuzzed(project, "suites/two.py", "--op", "overlapping", "--json", "r.json")
     assert (found.status, "replayed 1 kept regression first" in found.out) == (1, True)

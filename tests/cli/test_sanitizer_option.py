@@ -30,6 +30,7 @@ def test_a_missing_file_of_accepted_reports_is_an_error(command: str, capsys: py
     assert "argument --accepts: there is no file 'typo.toml'" in capsys.readouterr().err
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 def test_a_sanitizer_report_makes_a_replayed_case_fail(tmp_path: Path) -> None:
     tool = tmp_path / "bin" / "compute-sanitizer"

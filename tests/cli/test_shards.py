@@ -83,6 +83,7 @@ def test_a_shard_without_a_chunk_is_clean_and_says_so(project: Project) -> None:
     assert read(project, "shard-9-of-9.json")["chunks"] == []
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 def test_an_interrupted_shard_keeps_the_chunks_that_ran(project: Project) -> None:
     process = project.start(*SEARCH, "--seed", "1", "--shard", "1/1", "--json", "cut.json")

@@ -58,6 +58,7 @@ def test_fuzz_shows_what_ops_and_kernels_print(project: Project, option: tuple[s
     assert ("printed by the op" in done.out, "pid (0, 0, 0) seen by the kernel: [" in done.out) == (is_shown, is_shown)
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(("option", "is_shown"), [((), False), (("-s",), True)])
 def test_pytest_shows_what_ops_and_kernels_print(project: Project, option: tuple[str, ...], *, is_shown: bool) -> None:
     suite = ("suites", "--harness-device", "h200", "--harness-cases", "2", "-p", "no:cacheprovider")

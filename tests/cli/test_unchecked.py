@@ -179,6 +179,7 @@ def test_an_op_without_a_definition_is_green_only_if_it_says_so(
     assert [line for line in lines if line not in done.out] == []
 
 
+@pytest.mark.nightly
 def test_a_draft_fails_its_test_in_pytest(project: Project) -> None:
     project.write("suites/kernels/split.py", SPLIT)
     project.write("suites/split.py", WITHOUT_DEFINITIONS)

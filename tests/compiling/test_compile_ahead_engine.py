@@ -77,6 +77,7 @@ def test_faulty_kernels_are_compiled_and_not_launched(tmp_path: Path) -> None:
     assert set(targets(tmp_path)) >= {"spin", "store_at", "assert_below"}
 
 
+@pytest.mark.nightly
 def test_a_case_that_exceeds_memory_ends_when_compiled_ahead(tmp_path: Path) -> None:
     run, good = run_ahead(tmp_path, faults.NO_MEMORY, "good")
     assert isinstance(run.ending, OutOfMemory)

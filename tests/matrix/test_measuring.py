@@ -104,6 +104,7 @@ def test_a_second_matrix_compiles_nothing_and_is_the_same(whole: MatrixProject) 
     assert replace(whole.document, cost=before.cost) == before
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 def test_a_killed_matrix_goes_on_where_it_was(project: MatrixProject) -> None:
     process = project.start("matrix", str(ROOT / SUITE), *ON)

@@ -61,6 +61,7 @@ def test_what_failed_runs_again_with_the_same_seed(repository: Repository) -> No
     assert seed_of(run(repository, "--collect-only")) != seed_of(first)
 
 
+@pytest.mark.nightly
 def test_a_stepwise_run_goes_on_at_the_failed_test(repository: Repository) -> None:
     stopped = run(repository, "--sw")
     assert stopped.counts.startswith("1 failed, 1 passed")

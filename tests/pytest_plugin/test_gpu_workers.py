@@ -103,12 +103,14 @@ def seen_by_worker(folder: Path) -> list[list[str]]:
     return sorted(seen.values())
 
 
+@pytest.mark.nightly
 def test_each_worker_gets_consecutive_tests_and_knows_its_next_ones(tmp_path: Path) -> None:
     done = run(tmp_path, "suites", gpus=2, tests=IN_ORDER)
     assert done.returncode == 0, done.stdout + done.stderr
     assert seen_by_worker(tmp_path) == [["0:1+2+3", "1:2+3", "2:3", "3:"], ["4:5+6", "5:6", "6:"]]
 
 
+@pytest.mark.nightly
 def test_with_another_distribution_no_worker_knows_its_next_tests(tmp_path: Path) -> None:
     done = run(tmp_path, "suites", "--dist", "worksteal", gpus=2, tests=IN_ORDER)
     assert done.returncode == 0, done.stdout + done.stderr

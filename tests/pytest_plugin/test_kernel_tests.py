@@ -147,6 +147,7 @@ def test_tests_without_a_reference_assert_by_themselves(project: TestProject) ->
     assert "nothing is expected" in done.out
 
 
+@pytest.mark.nightly
 def test_one_case_can_be_checked_in_an_ordinary_test(project: TestProject) -> None:
     project.write(
         "test_one.py",
@@ -185,6 +186,7 @@ def test_profiles_of_hypothesis_decide_cases_and_seed(project: TestProject) -> N
     assert [cases_of(done.out) for done in failing] == [["3"], ["3"]]  # without a database nothing is replayed
 
 
+@pytest.mark.nightly
 def test_settings_and_marks_of_a_test_count(project: TestProject) -> None:
     decorated = "@pytest.mark.skip(reason='not today')\n@settings(max_examples=2)\n@harness.kernel_test(**DECLARED)"
     text = TESTS.replace('@harness.kernel_test(**DECLARED, device="b200", cases=4)', decorated)

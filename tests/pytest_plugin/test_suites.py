@@ -308,6 +308,7 @@ def test_regressions_come_first(repository: Repository) -> None:
     assert (done.status, done.counts) == (1, "2 failed, 2 passed, 6 deselected")
 
 
+@pytest.mark.nightly
 def test_a_kept_regression_fails_until_it_is_fixed(repository: Repository) -> None:
     repository.pytest("suites", "-m", "sm_120")
     (stored,) = (repository.folder / ".harness" / "findings").iterdir()
@@ -319,6 +320,7 @@ def test_a_kept_regression_fails_until_it_is_fixed(repository: Repository) -> No
     assert repository.pytest("suites/regressions").counts == "1 passed"
 
 
+@pytest.mark.nightly
 def test_other_warnings_of_a_mended_regression_are_pytest_warnings(repository: Repository) -> None:
     repository.pytest("suites", "-m", "sm_120")
     (stored,) = (repository.folder / ".harness" / "findings").iterdir()
@@ -376,6 +378,7 @@ def test_a_suite_outside_the_folder_is_collected_by_name(repository: Repository)
     assert (done.status, done.counts) == (0, "1 passed, 3 deselected")
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("workers", [(), ("-n", "2")], ids=["alone", "xdist"])
 def test_shards_share_the_tests_and_their_reports_merge(repository: Repository, workers: tuple[str, ...]) -> None:
     for number in (1, 2, 3):

@@ -17,6 +17,7 @@ RIGHT = Path("suites", "zoo", "element_types.py")
 """Their names decide what is drawn, so they must not depend on the folder of the checkout."""
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 def test_what_is_wrong_in_one_type_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(ROOT)

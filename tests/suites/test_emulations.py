@@ -24,6 +24,7 @@ def case(op: str) -> Case:
     return Case(op=f"{SUITE}:{op}", dims={"T": 1, "D": 16}, dtype=DType.FP32, device=B200)
 
 
+@pytest.mark.nightly
 def test_the_thread_without_an_allocator_and_the_one_that_waits_are_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -29,6 +29,7 @@ def test_every_reported_program_is_found(tmp_path: Path) -> None:
     assert done.status == 1
 
 
+@pytest.mark.nightly
 def test_operators_pass_and_what_torch_computes_is_counted(tmp_path: Path) -> None:
     ops = ("softmax", "addmm", "index_add", "cumsum")
     chosen = [part for name in ops for part in ("--op", name)]

@@ -32,6 +32,7 @@ def test_the_race_of_vllms_logit_bias_is_found_in_its_sources(tmp_path: Path) ->
     assert report["abstained"] == 0
 
 
+@pytest.mark.nightly
 def test_stores_past_the_scales_of_bitsandbytes_are_found(tmp_path: Path) -> None:
     given = ("bitsandbytes:blockwise", "--op", "four_bits_and_back", "--with", "bitsandbytes==0.50.1", "--cases", "12")
     status, report = searched(tmp_path, *given)

@@ -290,6 +290,7 @@ def test_what_runs_uncompiled_is_counted_with_its_reason(watched: tuple[Project,
     assert "5 programs of torch.compile ran uncompiled:\n" in done.out
 
 
+@pytest.mark.nightly
 def test_without_a_compiler_a_program_runs_uncompiled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CXX", "no-such-compiler")
     monkeypatch.setenv("HARNESS_CACHE", str(tmp_path / "cache"))

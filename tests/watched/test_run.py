@@ -198,6 +198,7 @@ def test_a_finding_names_the_smallest_test_and_a_line_of_the_project(watched: Wa
     assert seen["command"][-2:] == ["pytest", "test_kernels.py::test_past_the_end[5]"]
 
 
+@pytest.mark.nightly
 def test_a_library_that_holds_its_tests_is_called_from_them(tmp_path: Path) -> None:
     project = Project(tmp_path)
     project.write("kernels/__init__.py", KERNELS)

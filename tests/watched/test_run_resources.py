@@ -62,6 +62,7 @@ def test_the_same_kernel_fits_a_gpu_with_more_memory(project: Project) -> None:
     assert "resources checked for 2 of 2 compiled kernels\n" in done.out
 
 
+@pytest.mark.nightly
 def test_nothing_is_compiled_where_resources_are_not_asked(project: Project) -> None:
     done, report = ran(project, "--device", "rtx-pro-6000", "--oracle", "bounds")
     assert (done.status, report["builds"]) == (0, 0)

@@ -51,6 +51,7 @@ def planted() -> list[tuple[str, Case]]:
     return cases
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 def test_all_of_650_cases_are_classified_correctly(scratch: Path) -> None:
     cases = planted()
@@ -152,6 +153,7 @@ def test_a_case_whose_fork_server_dies_is_run_again(scratch: Path, fifo: Fifo) -
         assert isinstance(waiting.result().ending, TimedOut)
 
 
+@pytest.mark.nightly
 def test_the_least_recently_used_workers_and_servers_are_retired(scratch: Path, mark: str) -> None:
     devices = [DEVICE.with_sm_count(count) for count in range(1, 9)]
     with Pool(specs(scratch), processes=1, time_limit_s=DEADLINE_S) as pool:

@@ -7,6 +7,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import psutil
+import pytest
 
 from harness.model.run import Completed
 from harness.workers.pool import Pool, PoolOptions
@@ -62,6 +63,7 @@ def test_prewarmed_workers_that_die_cost_no_case(scratch: Path, mark: str) -> No
         prewarmed(mark, AHEAD)
 
 
+@pytest.mark.nightly
 def test_only_the_latest_prewarmed_workers_of_many_devices_are_kept(scratch: Path, mark: str) -> None:
     with pool_of_cases(scratch, processes=2) as pool:
         for sm_count in range(1, 6):

@@ -44,6 +44,7 @@ def printed(program: str, **environment: str) -> list[str]:
     return child.stdout.splitlines()
 
 
+@pytest.mark.nightly
 def test_a_release_that_the_seam_does_not_know_is_one_line(tmp_path: Path) -> None:
     project = Project(tmp_path)
     project.write("packages/mine/__init__.py", "")  # otherwise it is no folder of packages
@@ -66,6 +67,7 @@ def test_a_missing_release_is_named_with_the_command() -> None:
     assert printed(program) == [f"{WORKS}, but {missing}: {COMMAND}"]
 
 
+@pytest.mark.nightly
 @pytest.mark.skipif(bool(missing_release()), reason=missing_release() or "JAX is installed")
 def test_importing_jax_starts_no_thread_and_keeps_the_folder_of_the_cache() -> None:
     program = (

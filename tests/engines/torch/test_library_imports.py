@@ -42,6 +42,7 @@ def test_fla_detects_its_gpu(release: str) -> None:
     }
 
 
+@pytest.mark.nightly
 def test_liger_kernel_detects_cuda() -> None:
     paths = resolve(["liger-kernel==0.8.5"], cache=CACHE)
     modules = "torch.distributed.tensor,liger_kernel.ops.layer_norm,liger_kernel.utils"

@@ -278,6 +278,7 @@ def test_a_file_that_fails_by_itself_is_not_confirmed(text: str) -> None:
     assert status == 2
 
 
+@pytest.mark.nightly
 def test_the_reason_for_a_missing_kernel_form_is_reported(workplace: Path) -> None:
     del workplace
     signature = Signature(oracle="sm-invariance", severity=Severity.ERROR, op="", kernel="", place="y")

@@ -55,6 +55,7 @@ def bug(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> HistoricalBug:
     )
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 def test_a_bug_is_found_and_shrunk_and_the_fixed_release_passes(bug: HistoricalBug, tmp_path: Path) -> None:
     kept = list[Finding]()

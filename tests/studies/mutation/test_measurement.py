@@ -70,6 +70,7 @@ def arguments(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return ["doubling.py", "--with", "library", *budget, "--json", "outcomes.json"]
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 def test_mistakes_are_killed_and_equivalent_changes_are_not(
     arguments: list[str], capsys: pytest.CaptureFixture[str]

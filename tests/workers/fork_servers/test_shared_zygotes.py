@@ -23,6 +23,7 @@ def pool(scratch: Path, zygotes: SharedZygotes, engine: str = "tests.workers.eng
     )
 
 
+@pytest.mark.nightly
 def test_successive_pools_share_one_zygote(scratch: Path, mark: str) -> None:
     zygotes = SharedZygotes()
     begun: list[set[int]] = []
@@ -38,6 +39,7 @@ def test_successive_pools_share_one_zygote(scratch: Path, mark: str) -> None:
     assert list(scratch.glob("pool-*")) == []
 
 
+@pytest.mark.nightly
 @pytest.mark.usefixtures("folder")
 def test_simultaneous_pools_have_a_zygote_for_each_engine(scratch: Path, mark: str) -> None:
     zygotes = SharedZygotes()
