@@ -14,10 +14,10 @@ from harness.checks.code_places import Code, checked_code
 from harness.model.paired_run import SecondRun
 from harness.oracles import registry
 from harness.oracles.traits import Need, Traits
+from harness.search import USUAL_DEVICE
 from harness.search.options import load_devices
 from harness.settings import Settings
 
-USUAL_DEVICE = "h200"
 USUAL_CASES = 20
 TIME_LIMIT_S = 20.0
 

@@ -5,10 +5,11 @@ from pathlib import Path
 
 from harness import wire
 from harness.checks.check_verdict import CheckVerdict, Ruling
-from harness.checks.checker import TIME_LIMIT_S, USUAL_CASES, USUAL_DEVICE, Checker
+from harness.checks.checker import TIME_LIMIT_S, USUAL_CASES, Checker
 from harness.cli.command import ExitStatus, Parser
 from harness.cli.common_options import add_device, devices_of, json_path, positive, seconds
 from harness.errors import store_error
+from harness.search import USUAL_DEVICE
 from harness.wording import counted, visible
 
 STATUS = {

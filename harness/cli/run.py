@@ -50,6 +50,7 @@ from harness.model.verdict import Severity
 from harness.project_settings import JoinedByCommas
 from harness.reports.finding_text import Sources, quoted, render
 from harness.reports.summary import watch_summary
+from harness.search import USUAL_DEVICE
 from harness.search.engine_choice import parse_engine
 from harness.search.leasing import leased
 from harness.search.options import check_sanitizer_engine, load_devices
@@ -59,8 +60,6 @@ from harness.watched.command_watch import CommandSetup, on_hardware, virtual_set
 from harness.watched.launch_suites import LaunchRepeater
 from harness.watched.watch_records import read_calls
 from harness.watched.watch_report import WatchedCommand, findings_of, report_of_watch
-
-USUAL_DEVICE = "b200"
 
 
 def run(options: argparse.Namespace) -> int:
@@ -222,8 +221,8 @@ exit status: 1 findings; otherwise the status of the command, or 3 if it is 0 an
         "--device",
         action=JoinedByCommas,
         metavar="NAME",
-        help=f"the GPU to emulate, by name (default: {USUAL_DEVICE}, or the first of the project's; with --engine "
-        "cuda, none)",
+        help="the GPU to emulate, by name (default: the first of the project's, or else "
+        f"{USUAL_DEVICE}; with --engine cuda, none)",
     )
     parser.add_argument("--sm", type=positive, metavar="N", help="emulate N SMs (default: the device's own SM count)")
     parser.add_argument(

@@ -83,8 +83,8 @@ SHARED_BY: Mapping[str, tuple[str, Callable[[int], str]]] = {
     "slurm-array.sh": (r"^(#SBATCH --array=)1-\d+$", lambda machines: f"1-{machines}"),
 }
 """Where a template states by how many machines a search is shared, and how it writes the number."""
-DEVICES = re.compile(r"^( +DEVICES: )[\w,-]+", re.MULTILINE)
 UNPINNED = re.compile(r"""((?:HARNESS:|HARNESS=|pip install).*kernel-harness(?:\[[\w,]+\])?)(?=["']?$)""", re.MULTILINE)
+DEVICES = re.compile(r"^( +DEVICES: |.*\$\{DEVICES:-)([\w,-]+)", re.MULTILINE)
 LIBRARY = re.compile(
     r"""^ *(?:LIBRARY: |library=).*\n| --with "[^"]*LIBRARY[^"]*"| --with "\$library\"""", re.MULTILINE
 )

@@ -15,6 +15,7 @@ from harness.drafts.suite_draft import TestedModule, draft_of
 from harness.drafts.suite_text import SuiteText
 from harness.errors import UsageError, store_error
 from harness.project_settings import read_project_settings
+from harness.search import USUAL_DEVICE
 
 SUITES = "suites"
 SETTINGS = "pyproject.toml"
@@ -230,7 +231,7 @@ def _settings(root: Path, modules: Iterable[TestedModule]) -> PlannedFile:
     packaged = any(not module.beside for module in modules)
     lines = [
         f"[tool.{TABLE}]",
-        'device = "h200"  # the GPU to emulate, or several by commas; `harness devices` lists them',
+        f'device = "{USUAL_DEVICE}"  # the GPU to emulate, or several by commas; `harness devices` lists them',
     ]
     if packaged:
         lines.append('with = ["."]  # the library under test, as for `--with`')

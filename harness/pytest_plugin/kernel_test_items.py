@@ -30,6 +30,7 @@ from harness.project_settings import read_project_settings
 from harness.pytest_plugin.items import SearchItem, searches_of
 from harness.pytest_plugin.plugin_options import DEFAULTS, SEED_GIVEN, in_pytest_options
 from harness.reports.finding_text import Sources, render
+from harness.search import USUAL_DEVICE
 from harness.search.campaign_plan import CaseBudget
 from harness.search.hypothesis_profiles import HypothesisProfile, profile_of
 from harness.search.options import Options
@@ -37,8 +38,6 @@ from harness.search.session import Session
 from harness.search.shrinking import ShrinkLimits
 from harness.suite_files import named_in_project, portable_name
 
-USUAL_DEVICE = "h200"
-"""One device, so that an ordinary test run stays short."""
 MOST_REPLAYED = 5
 """How many failures of earlier runs are tried first: more would take the time of new cases."""
 
@@ -132,8 +131,9 @@ class KernelTestItem(SearchItem):
 
 
 def device_names(config: pytest.Config, test: KernelTest) -> str:
-    """Return the devices of a test: those of the option, of its decorator, of the project, or else a usual one."""
+    """Return the devices of a test: those of the option, of its decorator, of the project, or else the usual one."""
     option: str | None = config.option.harness_device
+    # By default one device, so that an ordinary test run stays short.
     return option or test.device or read_project_settings(config.rootpath).device or USUAL_DEVICE
 
 

@@ -10,6 +10,9 @@ from typing import TYPE_CHECKING, Self
 from harness import catalogue
 from harness.errors import UsageError
 from harness.model.device import DeviceProfile
+from harness.project_settings import read_project_settings
+from harness.search import USUAL_DEVICE
+from harness.suite_files import project_of
 from harness.watched.command_process import watch_plan
 from harness.watched.watch_records import RecordFiles, read_checks, read_failures, read_uncompiled
 from harness.watched.watch_report import Seen, WatchedCommand, findings_of
@@ -28,20 +31,23 @@ class _Process:
     emulation: "BlockEmulation"
 
 
-def run(device: str = "b200", *, sm: int | None = None) -> "WatchedBlock":
+def run(device: str = "", *, sm: int | None = None) -> "WatchedBlock":
     """Return a context manager that checks the Triton launches of a block, as on an emulated GPU.
 
     It also decorates a function, such as a test.  The process emulates the GPU inside the blocks alone.  Libraries read
     the device when they are imported: import them inside the block.
 
     Args:
-        device: the GPU, by its name in `harness devices`.
+        device: the GPU, by its name in `harness devices`; by default the first of the project's, or else an H200.
         sm: another number of SMs.
 
     Raises:
         UsageError: there is no such device, or it cannot have so many SMs.
     """
-    (profile,) = catalogue.find_all(device, sm_count=sm)
+    names = device or read_project_settings(project_of(Path.cwd())).device or USUAL_DEVICE
+    profile, *rest = catalogue.find_all(names, sm_count=sm)
+    if rest and device:
+        raise UsageError(f"{device} names {1 + len(rest)} GPUs: a block runs on one")
     return WatchedBlock(profile)
 
 

@@ -9,6 +9,7 @@ from harness import __version__
 from harness.cli import main
 from harness.drafts.ci_files import CI_TEMPLATES, DEVICES, FILES, SHARED_BY, CiSettings, CiSystem, text_of
 from harness.drafts.repository import WORKFLOW
+from harness.search import USUAL_DEVICES
 
 SETTINGS = """\
 [tool.kernel-harness]
@@ -77,9 +78,10 @@ def test_machines_share_the_night_as_the_command_says(template: str, line: str) 
     assert len(re.findall(SHARED_BY[template][0], before, re.MULTILINE)) == 1
 
 
-def test_gates_have_one_place_for_their_devices() -> None:
-    gates = ("github-gate.yml", "gitlab.yml")
-    assert [len(DEVICES.findall((CI_TEMPLATES / gate).read_text(encoding="utf-8"))) for gate in gates] == [1, 1]
+@pytest.mark.parametrize("gate", ["github-gate.yml", "gitlab.yml", "ray-slurm.sh"])
+def test_files_search_the_default_devices_in_one_place(gate: str) -> None:
+    (place,) = DEVICES.finditer((CI_TEMPLATES / gate).read_text(encoding="utf-8"))
+    assert place[2] == USUAL_DEVICES
 
 
 @pytest.mark.parametrize(

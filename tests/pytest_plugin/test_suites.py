@@ -133,7 +133,7 @@ def test_each_op_is_a_test_on_each_device(repository: Repository) -> None:
     done = repository.pytest("suites", "--collect-only", "-q")
     assert done.out.splitlines()[:8] == [
         f"suites/norm.py::{op}[{device}]"
-        for device in ("a100", "h200", "b200", "rtx-pro-6000")
+        for device in ("h200", "b200", "rtx-pro-6000", "a100")
         for op in ("overlapping", "faultless")
     ]
 

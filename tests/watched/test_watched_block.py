@@ -7,6 +7,9 @@ from pathlib import Path
 
 import pytest
 
+import harness
+from harness.errors import UsageError
+from harness.search import USUAL_DEVICE
 from tests.watched.test_run import KERNELS
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -92,3 +95,14 @@ def test_a_block_leaves_torch_and_triton_as_they_were(tmp_path: Path) -> None:
         "launches": [1, 1],
         "changed_again": [],
     }
+
+
+def test_a_block_takes_the_first_device_of_the_project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    settings = tmp_path / "pyproject.toml"
+    settings.touch()
+    assert harness.run().device.slug == USUAL_DEVICE
+    settings.write_text('[tool.kernel-harness]\ndevice = "rtx-5090,b200"\n', encoding="utf-8")
+    assert harness.run().device.slug == "rtx-5090"
+    with pytest.raises(UsageError, match=r"^b200,h200 names 2 GPUs: a block runs on one$"):
+        harness.run("b200,h200")

@@ -26,5 +26,5 @@ until [ "$(harness doctor --ray "$address" 2>/dev/null | grep -c ' node ')" = "$
     sleep 2
 done
 
-harness fuzz "${SUITES:-suites}" --with "${LIBRARY:-$PWD}" --device "${DEVICES:-b200,h200}" \
+harness fuzz "${SUITES:-suites}" --with "${LIBRARY:-$PWD}" --device "${DEVICES:-h200,b200,rtx-pro-6000,a100}" \
     --cases "${CASES:-5000}" --seed "$SLURM_JOB_ID" --ray "$address" --json "night-$SLURM_JOB_ID.json"
