@@ -15,6 +15,7 @@ EXTRAS: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "report": ("jinja2", "pygments"),
         "cluster": ("ray",),
         "jax": ("jax", "jaxlib", "jax-triton"),
+        "suites": ("einops",),
     }
 )
 """The packages of each extra.  Each is imported under the name by which it is installed, with _ for -."""
@@ -27,6 +28,22 @@ PINNED: Mapping[str, Mapping[str, str]] = MappingProxyType(
 
 def install_command(extra: str) -> str:
     return f"pip install 'kernel-harness[{extra}]'"
+
+
+def remedy_for_import(package: str) -> str:
+    """Return what to do for a package that a library under test imports.
+
+    A package of no extra is not suggested by its name: its distribution may have another one.
+    """
+    if package in EXTRAS["suites"]:
+        return install_command("suites")
+    return "install what has it, since --with takes a library without its dependencies"
+
+
+def missing_dependency(purpose: str, error: ModuleNotFoundError) -> MissingPart:
+    """Return the error for a plain dependency of the harness, as after `pip install --no-deps`."""
+    package = (error.name or "").partition(".")[0]
+    return MissingPart(f"{purpose} needs {package}, which is not installed: pip install kernel-harness")
 
 
 def require(extra: str, purpose: str) -> None:

@@ -1,6 +1,7 @@
 """The docs agree with the code: commands parse, paths and names exist, figures equal their constants."""
 
 import ast
+import json
 import operator
 import re
 import shlex
@@ -74,6 +75,15 @@ def test_commands_in_sentences_have_the_options_that_they_name(page: str, words:
         parser = Parser(prog=name)
         import_module(module_of(name)).add_options(parser)
         assert {word for word in words if word.startswith("--")} - parser.option_names == set(), page
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/README.md"])
+def test_the_finding_of_a_start_page_has_the_id_of_its_regression(page: str) -> None:
+    text = (ROOT / page).read_text(encoding="utf-8")
+    (quoted,) = re.findall(r"^WARNING  write-overlap  layer_norm_bwd_kernel .* (\w{8})$", text, re.MULTILINE)
+    kept = json.loads((ROOT / "suites" / "regressions" / f"{quoted}.json").read_text(encoding="utf-8"))
+    assert (kept["oracle"], kept["kernel"]) == ("write-overlap", "layer_norm_bwd_kernel")
+    assert f"harness replay {quoted}\n" in text
 
 
 def test_every_command_is_at_a_glance_in_the_reference() -> None:

@@ -10,7 +10,7 @@ from importlib import import_module
 from harness import __version__
 from harness.cli.command import CommandModule, ExitStatus, Parser, ended_by_signals
 from harness.errors import HarnessError, UsageError, unknown
-from harness.extras import require
+from harness.extras import missing_dependency, require
 from harness.settings import Settings
 from harness.wording import fitted
 
@@ -21,7 +21,7 @@ harness COMMAND --help has the options of a command, and examples.
 examples:
   harness fuzz fla:norm --with fla-core==0.6.0 --device b200 --minutes 5
   harness fuzz my_suite.py
-  harness replay cf4e6df9
+  harness replay 88892a72
 
 exit status: 0 clean, 1 findings, 2 usage or harness error, 3 nothing could be
 checked, 130 interrupted without findings
@@ -156,5 +156,10 @@ def module_of(command: str) -> str:
 def _load(name: str) -> CommandModule:
     if extra := EXTRAS.get(name):
         require(extra, f"harness {name}")
-    module: CommandModule = import_module(module_of(name))  # pyright: ignore[reportAssignmentType] - a module as a protocol
+    try:
+        module: CommandModule = import_module(module_of(name))  # pyright: ignore[reportAssignmentType] - a module as a protocol
+    except ModuleNotFoundError as error:
+        if (error.name or "").startswith("harness"):
+            raise
+        raise missing_dependency(f"harness {name}", error) from error
     return module

@@ -53,9 +53,9 @@ def run(options: argparse.Namespace) -> ExitStatus:
 def add_options(parser: Parser) -> None:
     parser.epilog = """\
 examples:
-  harness bisect cf4e6df9 --good 0.3.2 --fixed           by releases
-  harness bisect cf4e6df9 --repo ../fla --good v0.3.2    by commits
-  harness bisect cf4e6df9 --package triton --good 3.6.0  by releases of Triton
+  harness bisect 88892a72 --good 0.3.2 --fixed           by releases
+  harness bisect 88892a72 --repo ../fla --good v0.3.2    by commits
+  harness bisect 88892a72 --package triton --good 3.6.0  by releases of Triton
 
 exit status: 0 every border was found; 1 the finding shows everywhere or nowhere;
 2 usage or harness error; 3 nothing could be checked

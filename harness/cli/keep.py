@@ -42,7 +42,7 @@ def _regressions_of(project: Path) -> Path:
 def add_options(parser: Parser) -> None:
     parser.epilog = """\
 example:
-  harness keep cf4e6df9 --with fla-core==0.6.0   the release that fixed it
+  harness keep 88892a72 --with fla-core==0.6.0   the release that fixed it
 
 exit status: 0 it is kept; 2 usage or harness error
 """

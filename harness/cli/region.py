@@ -76,8 +76,8 @@ def run(arguments: argparse.Namespace) -> ExitStatus:
 def add_options(parser: Parser) -> None:
     parser.epilog = """\
 examples:
-  harness region cf4e6df9             a plot of two axes that matter, and a rule
-  harness region cf4e6df9 --axes T,SM   a plot of dim T and the SM count
+  harness region 88892a72             a plot of two axes that matter, and a rule
+  harness region 88892a72 --axes T,SM   a plot of dim T and the SM count
   harness region report.json --finding 2 --points 2000 --seconds 600
 
 exit status: 0 the map was made; 1 the smallest case no longer shows the failure; 2 usage or harness error;

@@ -85,9 +85,9 @@ def _options_for(recorded: Recorded, arguments: argparse.Namespace) -> Options:
 def add_options(parser: Parser) -> None:
     parser.epilog = """\
 examples:
-  harness replay cf4e6df9                          one of .harness/findings
+  harness replay 88892a72                          one of .harness/findings
   harness replay report.json --finding 2           one of a report
-  harness replay cf4e6df9 --with fla-core==0.6.0   with another release
+  harness replay 88892a72 --with fla-core==0.6.0   with another release
   harness replay --all                             every stored finding
 
 exit status: 0 every recorded failure is gone; 1 one shows again, or its case has another error;

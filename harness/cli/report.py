@@ -109,7 +109,7 @@ examples:
   harness report new.json --history old.json   what is new, and what is gone
   harness report --markdown sum.md --junit j.xml   report.html, and for CI
   harness report --merge shard-*.json --json all.json   one report of all
-  harness report cf4e6df9 --issue -o issue.md  a finding for an issue tracker
+  harness report 88892a72 --issue -o issue.md  a finding for an issue tracker
 
 --merge stores the findings in .harness/findings, and counts what is given twice once.  --issue has the results of
 harness repro, harness region and harness bisect, if they ran before.

@@ -62,9 +62,9 @@ def _write(target: Path, file: Reproducer) -> None:
 def add_options(parser: Parser) -> None:
     parser.epilog = """\
 examples:
-  harness repro cf4e6df9                     both forms, with the finding
-  harness repro cf4e6df9 -o bug.py           a program that calls the library
-  harness repro cf4e6df9 --kernel -o bug.py  the kernel alone, without library
+  harness repro 88892a72                     both forms, with the finding
+  harness repro 88892a72 -o bug.py           a program that calls the library
+  harness repro 88892a72 --kernel -o bug.py  the kernel alone, without library
 
 exit status: 0 the files are written and confirmed; 2 usage or harness error; 3 a file is missing or not confirmed
 """

@@ -25,6 +25,7 @@ EXTRA_PURPOSES = {
     "report": "packages for the page of harness report",
     "cluster": "packages for harness fuzz --ray",
     "jax": "packages for suites that call JAX",
+    "suites": "packages that the libraries of suites such as fla:norm import",
 }
 
 

@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import IntEnum, StrEnum
 
-from harness.errors import GpuUnavailable, HarnessError, LibraryError, StoreError, SuiteError, WorkerError
+from harness.errors import GpuUnavailable, HarnessError, LibraryError, MissingPart, StoreError, SuiteError, WorkerError
 from harness.model.case import Case
 from harness.model.paired_run import PairedRun, PairedRunRequest, RebuiltRequest, RunRequest
 from harness.model.run import Run
@@ -70,6 +70,7 @@ class FaultKind(StrEnum):
     WORKER = "WorkerError"
     DISK = "StoreError"
     GPU = "GpuUnavailable"
+    PART = "MissingPart"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,6 +93,8 @@ class ChildError:
                 return StoreError(f"cases cannot write their files: {self.message}")
             case FaultKind.GPU:
                 return GpuUnavailable(self.message)
+            case FaultKind.PART:
+                return MissingPart(self.message)
 
 
 def send(to: socket.socket, kind: FrameKind, payload: bytes) -> None:

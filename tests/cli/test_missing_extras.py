@@ -1,5 +1,6 @@
-"""Commands without their optional dependencies."""
+"""Commands without their optional dependencies, and without those that `pip install --no-deps` leaves out."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -24,6 +25,30 @@ def test_a_command_names_its_missing_extra(
     monkeypatch.setattr(extras, "find_spec", lambda name: None)  # noqa: ARG005 - as the original calls it
     assert main([command, "suites"]) == ExitStatus.ERROR
     assert capsys.readouterr() == ("", f"harness: {message}\n")
+
+
+@pytest.mark.parametrize(
+    ("package", "command", "message"),
+    [
+        ("torch", ["fuzz", "planted:overlapping_store"], "the engine needs torch"),
+        ("triton", ["matrix", "planted:overlapping_store", "--device", "h200"], "the engine needs triton"),
+        ("rich", ["findings"], "harness findings needs rich"),
+    ],
+)
+def test_one_line_names_a_dependency_that_is_not_installed(
+    package: str, command: list[str], message: str, tmp_path: Path
+) -> None:
+    (tmp_path / "sitecustomize.py").write_text(f"import sys\nsys.modules[{package!r}] = None\n", encoding="utf-8")
+    child = subprocess.run(
+        [sys.executable, "-m", "harness.cli", *command],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": f"{tmp_path}:{ROOT}"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    expected = f"harness: {message}, which is not installed: pip install kernel-harness\n"
+    assert (child.returncode, child.stdout, child.stderr) == (ExitStatus.ERROR, "", expected)
 
 
 def test_only_the_page_of_a_report_needs_an_extra(

@@ -138,7 +138,7 @@ def test_the_report_of_a_shard_is_a_report_too(arguments: tuple[str, ...]) -> No
         (["a.json", "--merge", "--markdown", "sum.md"], "--markdown does not go with --merge"),
         (["a.json", "--issue", "--history", "old.json"], "--history does not go with --issue"),
         (["--json", "merged.json"], "--json needs --merge"),
-        (["cf4e6df9", "--part", "title"], "--part needs --issue"),
+        (["88892a72", "--part", "title"], "--part needs --issue"),
     ],
     ids=" ".join,
 )

@@ -20,6 +20,7 @@ from harness.engines.jax.jax_releases import LIBRARY, check_releases
 from harness.engines.triton.builds import BUILDS_VARIABLE, KEPT_TTIR_VARIABLE
 from harness.errors import CannotExecute, MissingPart, SuiteError
 from harness.execution.engine import Engine
+from harness.extras import missing_dependency, remedy_for_import
 from harness.libraries import absence, name_of
 from harness.model.op import Op
 from harness.suite import BUILTINS, beside, load_suite
@@ -153,8 +154,18 @@ def _share_with_children() -> None:
 
 
 def _engine(factory: str) -> Engine:
+    """Return the engine.
+
+    Raises:
+        MissingPart: an engine of the harness needs a package that is not installed.
+    """
     module, _, name = factory.partition(":")
-    return getattr(importlib.import_module(module), name)()
+    try:
+        return getattr(importlib.import_module(module), name)()
+    except ModuleNotFoundError as error:
+        if _root(module) != "harness":  # an engine of somebody else
+            raise
+        raise missing_dependency("the engine", error) from error
 
 
 def _missing(suite: str, ops: tuple[Op, ...], folders: Iterable[str], *, is_public: bool) -> str:
@@ -200,6 +211,8 @@ def _import_for(op: Op) -> str:
             except (Exception, SystemExit) as error:  # noqa: BLE001 — a library may raise anything; the message quotes it
                 if _is_lacking(module, error):
                     continue
+                if other := _other_package(module, error):
+                    return f"{_root(module)} imports {other}, which is not installed: {remedy_for_import(other)}"
                 lines = "".join(traceback.format_exception(error)).splitlines()[-LAST_LINES:]
                 return f"{type(error).__name__}: {error}\n" + "\n".join(lines)
     for function in (op.call, op.reference):
@@ -207,6 +220,16 @@ def _import_for(op: Op) -> str:
             with suppress(Exception, SystemExit):
                 import_past_frameworks(module, names=names)
     return ""
+
+
+def _other_package(module: str, error: BaseException) -> str:
+    """Return the missing package that the library of the module imports; empty if the error is another one."""
+    missing = _root(error.name) if isinstance(error, ModuleNotFoundError) and error.name else ""
+    return "" if missing == _root(module) else missing
+
+
+def _root(module: str) -> str:
+    return module.partition(".")[0]
 
 
 def _is_lacking(module: str, error: BaseException) -> bool:

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from harness import wire
+from harness.errors import MissingPart
 from harness.workers.protocol import ChildError, FaultKind
 from harness.workers.spec import WorkerSpec, ZygoteSpec
 from harness.workers.supervision import linux
@@ -120,6 +121,8 @@ def _received(fds: tuple[int, ...], kind: type[T]) -> tuple[socket.socket, T]:
 def _or_error(load_it: Callable[[], T]) -> T | ChildError:
     try:
         return load_it()
+    except MissingPart as error:
+        return ChildError(kind=FaultKind.PART, message=str(error))
     except (Exception, SystemExit):  # noqa: BLE001 - the process's own boundary: it lives on to report what happened
         return ChildError(kind=FaultKind.WORKER, message=f"a worker cannot be prepared:\n{traceback.format_exc()}")
 

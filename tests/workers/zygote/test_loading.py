@@ -176,6 +176,23 @@ def test_a_library_that_cannot_be_imported_is_reported_with_its_error(scratch: P
     assert_refuses(scratch, file, LibraryError, expected, library_paths=paths)
 
 
+@pytest.mark.parametrize(
+    ("package", "remedy"),
+    [
+        ("einops", "pip install 'kernel-harness\\[suites\\]'"),
+        ("no_such_package", "install what has it, since --with takes a library without its dependencies"),
+    ],
+)
+def test_a_package_that_the_library_lacks_is_named_in_one_line(
+    scratch: Path, tmp_path: Path, package: str, remedy: str
+) -> None:
+    text = f"raise ModuleNotFoundError('No module named {package}', name='{package}.layers')"
+    paths = (library(tmp_path, text),)
+    file = suite(tmp_path, "import kernels_under_test")
+    expected = f"cannot be imported: kernels_under_test imports {package}, which is not installed: {remedy}$"
+    assert_refuses(scratch, file, LibraryError, expected, library_paths=paths)
+
+
 def test_a_library_that_ends_the_process_is_reported_with_its_output(scratch: Path, tmp_path: Path) -> None:
     paths = (library(tmp_path, "import os; os.write(2, b'no driver found'); os._exit(1)"),)
     file = suite(tmp_path, "import kernels_under_test")
