@@ -113,6 +113,15 @@ def write(finding: Finding, folder: Path, text: str, versions: Mapping[str, str]
     return place
 
 
+def holds(finding: Finding, folder: Path) -> bool:
+    """Return True if a confirmed finding of this very case is stored."""
+    try:
+        stored = files.read(folder / finding.id / FINDING, FindingDocument).finding
+    except ReplayError:
+        return False
+    return stored.confirmed and (stored.case, stored.preceding_case) == (finding.case, finding.preceding_case)
+
+
 def add_cases(finding: Finding, folder: Path) -> None:
     """Add the cases of a finding to its folder of a locked store, and change nothing else."""
     path = folder / finding.id / CASES.replace("*", finding.case.digest)

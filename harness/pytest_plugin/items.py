@@ -1,7 +1,7 @@
 """The tests that suites become: one for each op and device, and one for each case of a regression file."""
 
 import os
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from datetime import date
 from functools import cached_property
@@ -109,6 +109,13 @@ class HarnessItem(pytest.Item):
                 self.warn(FindingWarning(visible(f"{finding.fail.signature}: {finding.fail.message}{link}")))
         if bad:
             raise Failed(self.failure_text(bad, session))
+
+    def keep(self, findings: Iterable[Finding], session: Session) -> None:
+        """Store findings of a single case.  A store that cannot be written hides no failure."""
+        try:
+            searches_of(self.config).keep(session, findings)
+        except HarnessError as error:
+            self.warn(FindingWarning(visible(str(error))))
 
     def failure_text(self, findings: list[Finding], session: Session) -> str:
         """Return what a failed test prints."""
@@ -306,7 +313,9 @@ class RegressionItem(HarnessItem):
         session = searches_of(self.config).session(options)
         self.user_properties += run_summary.place_and_cases(session, 1)
         replayed = replay(self.recorded, session)
-        self.check(replayed.findings, session, replayed.failures(self.fail_on))
+        failing = replayed.failures(self.fail_on)
+        self.keep(failing, session)
+        self.check(replayed.findings, session, failing)
         if replayed.status is ReplayStatus.NOT_CHECKED:
             raise Failed(str(replayed))
 

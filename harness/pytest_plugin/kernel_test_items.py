@@ -112,7 +112,9 @@ class KernelTestItem(SearchItem):
                 self.user_properties.append(("replayed", recorded.id))
                 self.add_report_section("call", "kernel-harness", f"{replayed}, before any new case")
                 known = self.known_issues.among(replayed.findings)
-                self.check(replayed.findings, session, replayed.failures(self.fail_on), known)
+                failing = replayed.failures(self.fail_on)
+                self.keep(failing, session)
+                self.check(replayed.findings, session, failing, known)
 
     def _stored(self) -> Iterator[Recorded]:
         """Yield the failures of earlier runs of this test on this device, the smallest first."""
@@ -177,6 +179,7 @@ def check_case(request: pytest.FixtureRequest, test: KernelTest, device: str | N
     session = searches_of(request.config).session(probe.options)
     replayed = replay(Recorded(case=case, signature=None), session)
     if failing := [finding for finding in replayed.findings if counts(finding, probe.fail_on)]:
+        probe.keep(failing, session)
         pytest.fail(probe.failure_text(failing, session), pytrace=False)
     if replayed.status is not ReplayStatus.GONE:
         pytest.fail(str(replayed), pytrace=False)

@@ -14,6 +14,8 @@ from itertools import islice
 
 import pytest
 
+from harness.errors import store_error
+from harness.findings import store
 from harness.findings.search_log import SearchLog
 from harness.findings.versions import versions
 from harness.model.case import HARNESS_FOLDER, Case
@@ -50,6 +52,8 @@ class Searches:
         self._campaigns: dict[tuple[str, DeviceProfile], Campaign] = {}
         self._observers: dict[tuple[str, DeviceProfile], PollingObserver] = {}
         """Of the campaigns that have begun, and of those whose triage is still to come."""
+        self._stored: dict[str, Finding] = {}
+        """The simplest finding with each id that this process has stored."""
         self._interrupts = Interrupts(())
 
     @contextmanager
@@ -97,14 +101,44 @@ class Searches:
         for signature, finding in merged_miscompilations(observer.log.findings).items():
             observer.keep(statistics.sightings[signature], finding)
         findings = observer.log.findings
+        for finding in findings.values():
+            self._note(finding)
         in_order = (sighting.fail.signature for sighting in statistics.in_order())
         return [findings[signature] for signature in in_order if signature in findings]
+
+    def keep(self, session: Session, findings: Iterable[Finding]) -> None:
+        """Store what single cases show, so that the commands of the printed findings work.
+
+        A larger case replaces none that this process has stored.  A stored finding of the same case has more to say.
+
+        Raises:
+            HarnessError: the store cannot be written.
+        """
+        sources = Sources(roots=session.sources)
+        folder = prepared(HARNESS_FOLDER) / "findings"
+        for finding in quoted(findings, sources):
+            try:
+                with store.locked(folder):
+                    if self._note(finding) and not store.holds(finding, folder):
+                        store.write(finding, folder, render(finding, sources).plain, versions())
+                    else:
+                        store.add_cases(finding, folder)
+            except OSError as error:
+                raise store_error(error, folder) from None
 
     def close(self) -> None:
         """End every process."""
         # Zygotes first: the session would wait for one that is still loading.
         self._zygotes.close()
         self._close_session()
+
+    def _note(self, finding: Finding) -> bool:
+        """Return True if this process has stored no simpler finding with this id; note it then."""
+        known = self._stored.setdefault(finding.id, finding)
+        if store.rank(known) < store.rank(finding):
+            return False
+        self._stored[finding.id] = finding
+        return True
 
     def _campaign(self, session: Session, target: SearchTarget) -> Campaign:
         if _key(target) not in self._campaigns:

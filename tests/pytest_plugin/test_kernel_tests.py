@@ -164,6 +164,9 @@ def test_one_case_can_be_checked_in_an_ordinary_test(project: TestProject) -> No
         1,
         True,
     )
+    (command,) = re.findall(r"^  replay +harness (replay .+)$", wrong.out, re.MULTILINE)
+    replayed = Project(project.folder).harness(*command.split())
+    assert (replayed.status, "smallest case  test_double  N=8" in replayed.out) == (1, True), replayed.err
 
 
 @pytest.mark.nightly

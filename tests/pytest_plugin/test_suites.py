@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -22,6 +23,7 @@ from harness.documents.finding import CaseDocument
 from harness.findings.report_merging import merge_documents
 from harness.model.case import Case, DType
 from tests import plugin
+from tests.cli.command_line import Project
 from tests.cli.fake_engine import suite_of
 from tests.workers.setting import MARK, Fifo, processes_marked
 
@@ -306,6 +308,18 @@ def test_regressions_come_first(repository: Repository) -> None:
         "suites/norm.py::faultless[rtx-pro-6000]",
     ]
     assert (done.status, done.counts) == (1, "2 failed, 2 passed, 6 deselected")
+
+
+def test_printed_commands_replay_what_a_regression_shows(repository: Repository) -> None:
+    repository.write("suites/regressions/overlap.json", dumps(CaseDocument(case=CASE)))
+    done = repository.pytest("suites/regressions")
+    commands = [
+        shlex.split(command) for command in re.findall(r"^  replay +harness (replay .+)$", done.out, re.MULTILINE)
+    ]
+    assert commands
+    for command in commands:
+        replayed = Project(repository.folder).harness(*command)
+        assert (replayed.status, replayed.out.splitlines()[-1:]) == (1, [f"{command[1]} fails again"]), replayed.err
 
 
 @pytest.mark.nightly
