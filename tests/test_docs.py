@@ -5,8 +5,9 @@ import json
 import operator
 import re
 import shlex
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from importlib import import_module
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from ci.write_reference import wanted
 from harness.cli import COMMANDS, module_of, parse
 from harness.cli.command import Parser
 from harness.errors import HarnessError
+from harness.suite_files import suite_files
 from tests.test_rooms import LEAVES, ROOMS, SUB_ROOMS
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -34,12 +36,21 @@ ARITHMETIC: dict[type[ast.operator], Any] = {
     ast.Add: operator.add,
     ast.Sub: operator.sub,
 }
+GUIDES = (*sorted((ROOT / "docs/how-to").glob("*.md")), ROOT / "docs/reference/commands.md")
+CLONE = "clone of the harness"
+"""What a section says, or the start of its page, if its commands need files that the package lacks."""
+OF_A_CLONE = r"make [a-z]|python (-m )?(ci|studies)\b|pytest tests/planted|harness \w+ ci/"
 BY_PYTEST_AND_XDIST = frozenset({"-m", "-n", "-k", "--junitxml", "--dist"})
 
 
 def lines_of_blocks(page: Path) -> Iterator[str]:
     """Yield each line of a page's fenced blocks of shell commands."""
-    for language, block in FENCE.findall(page.read_text(encoding="utf-8")):
+    yield from code_lines(page.read_text(encoding="utf-8"))
+
+
+def code_lines(text: str) -> Iterator[str]:
+    """Yield each line of the fenced blocks of shell commands in a text."""
+    for language, block in FENCE.findall(text):
         if language in {"", "sh", "yaml"}:
             for line in block.replace("\\\n", " ").splitlines():
                 yield line.strip().removeprefix("$ ").removeprefix("- run: ").removeprefix("run: ")
@@ -50,11 +61,13 @@ def inline_code(page: Path) -> Iterator[str]:
     yield from INLINE.findall(FENCE.sub("", page.read_text(encoding="utf-8")))
 
 
-def commands(name: str, lines: Callable[[Path], Iterator[str]]) -> list[tuple[str, list[str]]]:
+def commands(
+    name: str, lines: Callable[[Path], Iterator[str]], pages: Iterable[Path] = DOCS
+) -> list[tuple[str, list[str]]]:
     """Return page and words of every command of this name, without its comment."""
     return [
         (page.name, shlex.split(line, comments=True))
-        for page in DOCS
+        for page in pages
         for line in lines(page)
         if line.startswith(f"{name} ") and "…" not in line
     ]
@@ -112,6 +125,32 @@ def test_pytest_commands_use_options_that_exist(pytestconfig: pytest.Config) -> 
 def test_make_commands_name_targets_that_exist() -> None:
     targets = set(re.findall(r"^([a-z][a-z0-9.-]*):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
     assert {words[1] for _, words in commands("make", lines_of_blocks)} - targets == set()
+
+
+@pytest.mark.parametrize("page", GUIDES, ids=lambda page: page.stem)
+def test_commands_of_guides_work_without_a_clone_or_say_so(page: Path) -> None:
+    start, *sections = re.split(r"^(?=## )", page.read_text(encoding="utf-8"), flags=re.MULTILINE)
+    unmarked = [
+        line
+        for section in (start, *sections)
+        if CLONE not in " ".join((start + section).split())
+        for line in (*code_lines(section), *INLINE.findall(section))
+        if re.match(OF_A_CLONE, line)
+    ]
+    assert unmarked == []
+
+
+def test_suites_of_the_package_have_their_short_names_in_guides() -> None:
+    named = {
+        suite
+        for lines in (lines_of_blocks, inline_code)
+        for _, words in commands("harness", lines, GUIDES)
+        if words[1] in {"fuzz", "matrix"}
+        for suite in takewhile(lambda word: not word.startswith("-"), words[2:])
+    }
+    assert {suite for suite in named if suite.startswith("suites/") and (ROOT / suite).exists()} == set()
+    short = {suite for suite in named if re.fullmatch(r"[a-z_]+(:\w+)?", suite)} - {"suites"}
+    assert {suite for suite in short if suite_files(suite)} == short != set()
 
 
 def test_installed_extras_exist() -> None:
