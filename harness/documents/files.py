@@ -15,9 +15,10 @@ from secrets import token_hex
 from typing import Any, TypeVar
 
 from cattrs import Converter
+from cattrs.gen import make_dict_unstructure_fn, override
 
 from harness import wire
-from harness.documents.finding import FindingDocument, finding_document
+from harness.documents.finding import FindingDocument, RegressionDocument, finding_document
 from harness.documents.kinds import SCHEMA_VERSION, Kind
 from harness.errors import ReplayError
 from harness.model.case import Case
@@ -211,6 +212,9 @@ def _converter() -> Converter:
     _checked(converter, Case, _complaint_about_case)
     converter.register_structure_hook(date, _read_date)
     converter.register_unstructure_hook(date, date.isoformat)
+    for document in (RegressionDocument, FindingDocument):
+        paths = override(omit_if_default=True)  # only findings of kernel tests have them
+        converter.register_unstructure_hook(document, make_dict_unstructure_fn(document, converter, import_paths=paths))
     converter.register_structure_hook(Finding, lambda value, _: converter.structure(value, FindingDocument).finding)
     converter.register_unstructure_hook(Finding, lambda finding: converter.unstructure(finding_document(finding)))
     return converter

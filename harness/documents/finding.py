@@ -57,6 +57,8 @@ class RegressionDocument:
     message: str = ""
     libraries: tuple[str, ...] = ()
     """As given to `--with`."""
+    import_paths: tuple[str, ...] = ()
+    """As `Finding.import_paths`."""
     case: Case
     """The smallest one."""
     preceding_case: Case | None = None

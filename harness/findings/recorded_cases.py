@@ -35,6 +35,8 @@ class Recorded:
     symptoms: tuple[Signature, ...] = ()
     """Of other failures with the same cause."""
     libraries: tuple[str, ...] = ()
+    import_paths: tuple[str, ...] = ()
+    """As `Finding.import_paths`."""
     preceding_case: Case | None = None
     """Runs first in the same process."""
     watched: WatchedLaunch | None = field(default=None, compare=False)
@@ -74,15 +76,16 @@ def _recorded(
         case CampaignReport() | ShardReport():
             return tuple(map(_recorded_finding, report_in(document).findings))
         case RegressionDocument():
-            signature, symptoms = document.failure, document.symptoms
+            signature, symptoms, import_paths = document.failure, document.symptoms, document.import_paths
         case CaseDocument():
-            signature, symptoms = None, ()
+            signature, symptoms, import_paths = None, (), ()
     return (
         Recorded(
             case=document.case,
             signature=signature,
             symptoms=tuple(symptom.signature for symptom in symptoms),
             libraries=document.libraries,
+            import_paths=import_paths,
             preceding_case=document.preceding_case,
             watched=document.watched if isinstance(document, FindingDocument) else None,
         ),
@@ -95,6 +98,7 @@ def _recorded_finding(finding: Finding) -> Recorded:
         signature=finding.fail.signature,
         symptoms=finding.signatures[1:],
         libraries=finding.libraries,
+        import_paths=finding.import_paths,
         preceding_case=finding.preceding_case,
         watched=finding.watched,
     )

@@ -1,6 +1,7 @@
 """Rerun of a recorded case in a fresh process, and whether its failure shows again."""
 
 import shlex
+import sys
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -119,7 +120,9 @@ def op_of(recorded: Recorded) -> Op:
         ReplayError: the case has other dims than the op.
     """
     suite, _, name = recorded.case.op.rpartition(":")
-    ops = {op.name: op for op in load_suite(suite, project_with_suite(recorded))}
+    project = project_with_suite(recorded)
+    sys.path += [folder for folder in import_paths(recorded, project) if folder not in sys.path]
+    ops = {op.name: op for op in load_suite(suite, project)}
     if name not in ops:
         raise UsageError(
             f"{recorded.id} is of op {name!r}, and {suite} declares {', '.join(ops)}: take the suite that declared it"
@@ -130,6 +133,11 @@ def op_of(recorded: Recorded) -> Op:
         wrong += [f"has {dim}, which is no dim of the op" for dim in dims if dim not in op.dims]
         raise ReplayError(f"{recorded.id}: case.dims {' and '.join(wrong)} ({recorded.case.op})")
     return op
+
+
+def import_paths(recorded: Recorded, project: Path) -> tuple[str, ...]:
+    """Return the folders from which the tests of the project import, as `sys.path` takes them."""
+    return tuple(str((project / folder).resolve()) for folder in recorded.import_paths)
 
 
 def project_with_suite(recorded: Recorded) -> Path:
@@ -173,6 +181,7 @@ def options_for(  # noqa: PLR0913 - the options of several commands, by keyword
         processes=1,
         fixed_sm_count=True,
         libraries=libraries or tuple(of_project(spec, project) for spec in recorded.libraries),
+        import_paths=import_paths(recorded, project),
         time_limit_s=time_limit_s,
         engine=engine,
         sanitizer=sanitizer,

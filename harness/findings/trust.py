@@ -9,7 +9,7 @@ from pathlib import Path
 
 from harness.errors import UsageError
 from harness.findings.recorded_cases import Recorded
-from harness.findings.rerun import op_of, project_with_suite
+from harness.findings.rerun import import_paths, op_of, project_with_suite
 from harness.findings.store import nearest
 from harness.libraries import is_of_index, of_project
 from harness.model.case import HARNESS_FOLDER
@@ -56,7 +56,8 @@ def refuse_foreign_code(recorded: Recorded, libraries: Iterable[str], *, trusted
     cases = (recorded.case, *((recorded.preceding_case,) if recorded.preceding_case else ()))
     suites = (case.op.rpartition(":")[0] for case in cases)
     specs = () if tuple(libraries) else tuple(of_project(spec, project) for spec in recorded.libraries)
-    foreign = [code for code in _outside(suites, specs, project) if code not in _trusted()]
+    folders = import_paths(recorded, project)
+    foreign = [code for code in _outside(suites, (*specs, *folders), project) if code not in _trusted()]
     if not foreign:
         declared = op_of(recorded).environment
         set_by_cases = dict.fromkeys(variable for case in cases for variable in case.environment)

@@ -129,6 +129,8 @@ class Finding:
     """An earlier case that must run first in the same process; None if the failure repeats alone."""
     libraries: tuple[str, ...] = ()
     """The releases under test, as given to `--with`."""
+    import_paths: tuple[str, ...] = ()
+    """Folders of the project, relative to it, that pytest had put on `sys.path` for its tests."""
     engine_options: tuple[str, ...] = ()
     """Command-line options of the engine that found it: `("--engine", "cuda")`; empty for the virtual GPU."""
     first_pictures: tuple[Picture, ...] = ()

@@ -11,6 +11,7 @@ from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager
 from dataclasses import replace
 from itertools import islice
+from pathlib import Path
 
 import pytest
 
@@ -116,7 +117,7 @@ class Searches:
         """
         sources = Sources(roots=session.sources)
         folder = prepared(HARNESS_FOLDER) / "findings"
-        for finding in quoted(findings, sources):
+        for finding in _complete(findings, session, sources):
             try:
                 with store.locked(folder):
                     if self._note(finding) and not store.holds(finding, folder):
@@ -173,7 +174,7 @@ class PollingObserver:
 
     def keep(self, sighting: Sighting, finding: Finding) -> None:
         """Store a finding in place of the one that this sighting had."""
-        (complete,) = quoted((finding,), self._sources)
+        (complete,) = _complete((finding,), self._session, self._sources)
         self.log.keep(sighting.fail.signature, complete)
 
     def tick(self, statistics: CampaignStatistics, latest: Case | None) -> None:
@@ -194,6 +195,14 @@ class PollingObserver:
         del case
         for campaign in self._campaigns:
             campaign.poll()
+
+
+def _complete(findings: Iterable[Finding], session: Session, sources: Sources) -> tuple[Finding, ...]:
+    """Add to each finding what a replay needs outside this process, and the source around the line at fault."""
+    project = session.options.project.resolve()
+    folders = (Path(folder).resolve() for folder in session.options.import_paths)
+    paths = tuple(str(folder.relative_to(project)) for folder in folders if folder.is_relative_to(project))
+    return tuple(replace(finding, import_paths=paths) for finding in quoted(findings, sources))
 
 
 def _key(target: SearchTarget) -> tuple[str, DeviceProfile]:

@@ -39,7 +39,7 @@ def with_case(found: dict[str, Any], **changed: object) -> dict[str, Any]:
     return {**found, "case": {**found["case"], **changed}}
 
 
-@pytest.mark.parametrize("of", ["suite", "folder", "variable"])
+@pytest.mark.parametrize("of", ["suite", "folder", "import path", "variable"])
 def test_code_outside_the_project_runs_only_if_it_is_trusted(
     project: Project, tmp_path: Path, found: dict[str, Any], of: str
 ) -> None:
@@ -50,6 +50,7 @@ def test_code_outside_the_project_runs_only_if_it_is_trusted(
     document, named = {
         "suite": (with_case(found, op="suites/theirs.py:overlapping"), f"{theirs.folder}/suites/theirs.py"),
         "folder": ({**found, "libraries": [f"{theirs.folder}/library"]}, f"{theirs.folder}/library"),
+        "import path": ({**found, "import_paths": ["../theirs/library"]}, f"{theirs.folder}/library"),
         "variable": (with_case(found, environment=[["LD_PRELOAD", "theirs.so"]]), "LD_PRELOAD=theirs.so"),
     }[of]
     theirs.write("bug.json", json.dumps(document))

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -39,6 +40,12 @@ def test_a_regression_has_no_pictures_and_no_paths() -> None:
         *("kind", "schema_version", "id", "oracle", "severity", "kernel", "op", "place", "signature", "message"),
         *("libraries", "case", "preceding_case", "symptoms"),
     }
+
+
+def test_a_regression_of_a_kernel_test_keeps_its_import_paths() -> None:
+    document = regression_document(replace(OVERLAP, import_paths=("src",)), ())
+    assert document.import_paths == ("src",)
+    assert files.loads(files.dumps(document), RegressionDocument) == document
 
 
 def test_the_symptoms_of_a_regression_have_no_paths() -> None:

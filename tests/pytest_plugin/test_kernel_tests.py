@@ -72,7 +72,7 @@ class TestProject:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        (folder / "pytest.ini").write_text("[pytest]\npythonpath = .\n", encoding="utf-8")
+        (folder / "pytest.ini").write_text("[pytest]\npythonpath = src\n", encoding="utf-8")
         # On a CI machine Hypothesis would load a profile of its own.
         self.write("conftest.py", "from hypothesis import settings\nsettings.load_profile('default')\n")
         self.set_bound("<")
@@ -80,7 +80,7 @@ class TestProject:
 
     def set_bound(self, comparison: str) -> None:
         """Make the kernel store up to `at < N`, or up to `at <= N`: one element too many."""
-        self.write("doubling.py", KERNELS.replace("{comparison}", comparison))
+        self.write("src/doubling.py", KERNELS.replace("{comparison}", comparison))
 
     def write(self, name: str, text: str) -> None:
         path = self.folder / name
