@@ -17,7 +17,7 @@ def sighting(finding: Finding) -> Any:
 
 def test_the_symptoms_of_a_cause_are_no_findings_of_a_test(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    session: Any = SimpleNamespace(sources=())
+    session: Any = SimpleNamespace(sources=(), options=SimpleNamespace(project=tmp_path, import_paths=()))
     observer = PollingObserver(session, (), lambda: None)
     for seen in (VALUES, STRAY, OVERLAP):
         observer.keep(sighting(seen), seen)
