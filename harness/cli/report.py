@@ -106,7 +106,7 @@ def add_options(parser: Parser) -> None:
     parser.epilog = """\
 examples:
   harness report                               report.html, of stored findings
-  harness report new.json --history old.json   what is new, and what is gone
+  harness report new.json --history old.json   what is new, back and gone
   harness report --markdown sum.md --junit j.xml   report.html, and for CI
   harness report --merge shard-*.json --json all.json   one report of all
   harness report 88892a72 --issue -o issue.md  a finding for an issue tracker

@@ -79,10 +79,12 @@ def _changes(contents: ReportContents) -> Iterator[str]:
     if rows:
         last = rows[-1]
         yield ""
-        counts = f"{len(last.new)} new, {len(last.still)} still, {len(last.gone)} gone"
+        returned = f", {len(last.back)} back" if last.back else ""
+        counts = f"{len(last.new)} new{returned}, {len(last.still)} still, {len(last.gone)} gone"
         unseen = f", {len(last.not_looked_at)} not looked at" if last.not_looked_at else ""
         yield f"Compared with the previous report: {counts}{unseen}."
         yield from (f"- new: {escaped(str(signature))}" for signature in last.new)
+        yield from (f"- back: {escaped(str(signature))}" for signature in last.back)
         yield from (f"- gone: {escaped(str(signature))}" for signature in last.gone)
         yield from (f"- not looked at: {escaped(str(signature))}" for signature in last.not_looked_at)
 

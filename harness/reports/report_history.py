@@ -1,4 +1,4 @@
-"""The comparison of a report with earlier ones: findings that are new, still there or gone."""
+"""The comparison of a report with earlier ones: findings that are new, back, still there or gone."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -16,7 +16,9 @@ class Stage:
     name: str
     signatures: frozenset[Signature]
     new: tuple[Signature, ...]
-    """Not in the report before, as a finding or as its symptom; for the first report, all."""
+    """In no report before, as a finding or as its symptom; for the first report, all."""
+    back: tuple[Signature, ...]
+    """Gone in an earlier report, and here again."""
     still: tuple[Signature, ...]
     gone: tuple[Signature, ...]
     """In the report before and not in this one, not even as a symptom, though the search looked for them."""
@@ -42,7 +44,7 @@ def stages(contents: ReportContents) -> tuple[Stage, ...]:
 
 def _stages(contents: ReportContents) -> Iterator[Stage]:
     before: Mapping[Signature, Finding] = {}
-    all_before = frozenset[Signature]()
+    all_before, ever = frozenset[Signature](), frozenset[Signature]()
     here = ReportedCampaign(
         name="this report",
         report=replace(contents.together, findings=tuple(bug.finding for bug in contents.bugs)),
@@ -56,7 +58,8 @@ def _stages(contents: ReportContents) -> Iterator[Stage]:
         yield Stage(
             name=campaign.name,
             signatures=campaign.signatures,
-            new=_listed(campaign.signatures - all_before),
+            new=_listed(campaign.signatures - all_before - ever),
+            back=_listed((campaign.signatures & ever) - all_before),
             still=_listed(campaign.signatures & all_before),
             gone=_listed(gone),
             not_looked_at=_listed(absent.keys() - gone),
@@ -66,6 +69,7 @@ def _stages(contents: ReportContents) -> Iterator[Stage]:
         before = {finding.fail.signature: finding for finding in report.findings}
         before |= {signature: finding for signature, finding in absent.items() if signature not in gone}
         all_before = campaign.all_signatures | before.keys()
+        ever |= all_before
 
 
 def looked_for(finding: Finding, report: CampaignReport) -> bool:

@@ -178,4 +178,4 @@ def _baseline(contents: ReportContents) -> Mapping[Signature, str]:
     rows = stages(contents)
     if not rows:
         return {}
-    return {**dict.fromkeys(rows[-1].new, "new"), **dict.fromkeys(rows[-1].still, "unchanged")}
+    return {**dict.fromkeys((*rows[-1].new, *rows[-1].back), "new"), **dict.fromkeys(rows[-1].still, "unchanged")}

@@ -3,6 +3,7 @@
 import json
 from dataclasses import replace
 from datetime import UTC, datetime
+from pathlib import Path
 from xml.etree import ElementTree as ET
 
 import pytest
@@ -17,6 +18,7 @@ from harness.reports.html.page import page
 from harness.reports.junit import junit
 from harness.reports.markdown import summary
 from harness.reports.report_history import stages
+from harness.reports.sarif import sarif
 from harness.reports.summary import eager_lines
 from harness.wire import to_json
 from tests.reports.samples import (
@@ -223,6 +225,27 @@ def test_only_what_was_looked_for_is_gone(
     (_, now) = stages(ReportContents(bugs=(), campaigns=(search,), earlier=(before,)))
     absent = (finding.fail.signature,)
     assert (now.gone, now.not_looked_at) == ((absent, ()) if is_gone else ((), absent))
+
+
+def test_a_finding_that_was_gone_in_between_is_back() -> None:
+    first, third = (ReportedCampaign(name=name, report=replace(REPORT, findings=(GONE,))) for name in "13")
+    second = ReportedCampaign(name="2", report=replace(REPORT, findings=(), op_checks=(SEARCHED,)))
+    contents = ReportContents(bugs=(bug(GONE),), earlier=(first, second, third, second))
+    signature = GONE.fail.signature
+    rows = stages(contents)
+    assert [(row.new, row.back, row.gone) for row in rows] == [
+        ((signature,), (), ()),
+        ((), (), (signature,)),
+        ((), (signature,), ()),
+        ((), (), (signature,)),
+        ((), (signature,), ()),
+    ]
+    text = summary(contents)
+    assert "Compared with the previous report: 0 new, 1 back, 0 still, 0 gone.\n- back: " in text
+    html = page(contents, datetime(2026, 11, 25, tzinfo=UTC))
+    assert '<span class="tag back">back</span>' in html
+    (result,) = json.loads(sarif(contents, Path()))["runs"][0]["results"]
+    assert result["baselineState"] == "new"
 
 
 def test_a_finding_that_was_not_looked_at_in_between_is_not_new() -> None:

@@ -60,7 +60,7 @@ class BugEntry:
     subject: str
     """Kernel and op."""
     change: str
-    """`new` or `still`, compared with the report before; empty without one."""
+    """`new`, `back` or `still`, compared with the report before; empty without one."""
     traits: Mapping[str, tuple[str, ...]]
     """What the lists of the page filter by; `CHOICES` has the names."""
     repeat_rate: float
@@ -183,7 +183,8 @@ def _choices(entries: Iterable[BugEntry]) -> Iterator[FilterChoice]:
 def _change(bug: ReportedBug, latest: Stage | None) -> str:
     if latest is None:
         return ""
-    return "new" if bug.finding.fail.signature in latest.new else "still"
+    signature = bug.finding.fail.signature
+    return "new" if signature in latest.new else "back" if signature in latest.back else "still"
 
 
 def _traits(bug: ReportedBug, change: str) -> Mapping[str, tuple[str, ...]]:
