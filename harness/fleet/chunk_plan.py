@@ -13,6 +13,7 @@ from pathlib import Path
 
 from harness.documents.chunk import Chunk, shard_of
 from harness.errors import UsageError
+from harness.libraries import portable
 from harness.model.device import DeviceProfile
 from harness.model.op import Op
 from harness.model.plan import Plan
@@ -44,14 +45,19 @@ def chunks_of(options: Options, shards: int, environment: Environment | None = N
             share = seconds / ceil(len(pairs) * each / shards)
             blocks = [(op, device, block, share) for op, device in pairs for block in range(each)]
     drafts = [_chunk(options, block, environment or {}) for block in blocks]
-    search = hashlib.sha256("\n".join(map(to_json, map(_without_folders, drafts))).encode()).hexdigest()[:8]
+    named = (to_json(_without_folders(draft, options.project)) for draft in drafts)
+    search = hashlib.sha256("\n".join(named).encode()).hexdigest()[:8]
     numbered = enumerate(drafts, 1)
     return [replace(draft, search=search, number=number, count=len(drafts)) for number, draft in numbered]
 
 
-def _without_folders(chunk: Chunk) -> Chunk:
-    """Leave out where a folder after `--with` is: a checkout is elsewhere on each machine of one search."""
-    libraries = (Path(spec).name if Path(spec).is_absolute() else spec for spec in chunk.plan.libraries)
+def _without_folders(chunk: Chunk, project: Path) -> Chunk:
+    """Leave out where a folder after `--with` is: a checkout is elsewhere on each machine of one search.
+
+    The project's own folder may have another name there, too.
+    """
+    specs = (portable(spec, project) for spec in chunk.plan.libraries)
+    libraries = (Path(spec).name if Path(spec).is_absolute() else spec for spec in specs)
     return replace(chunk, plan=replace(chunk.plan, libraries=tuple(libraries)))
 
 

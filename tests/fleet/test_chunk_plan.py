@@ -2,6 +2,7 @@
 
 from collections import Counter
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -53,6 +54,12 @@ def test_checkouts_in_several_folders_belong_to_one_search() -> None:
     folders = ("/builds/agent-1/norms", "/builds/agent-2/norms", "/builds/agent-1/gates")
     ids = [chunks_of(replace(options(), libraries=(folder, "a==1")), 1)[0].search for folder in folders]
     assert ids[0] == ids[1] != ids[2]
+
+
+def test_the_checkout_of_a_project_may_have_another_name_on_each_machine() -> None:
+    checkouts = (Path("/builds/agent-1/norms"), Path("/work"))
+    searches = (replace(options(), project=path, libraries=(str(path), str(path / "src"))) for path in checkouts)
+    assert len({chunks_of(search, 1)[0].search for search in searches}) == 1
 
 
 @pytest.mark.parametrize("shards", [1, 2, 6, 7, 30])
