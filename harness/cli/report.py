@@ -107,6 +107,7 @@ def add_options(parser: Parser) -> None:
 examples:
   harness report                               report.html, of stored findings
   harness report new.json --history old.json   what is new, back and gone
+  harness report new.json --history nights     the same, with each report in this folder
   harness report --markdown sum.md --junit j.xml   report.html, and for CI
   harness report --merge shard-*.json --json all.json   one report of all
   harness report 88892a72 --issue -o issue.md  a finding for an issue tracker
@@ -140,7 +141,8 @@ harness fuzz, and 2 also if a shard or a chunk is missing
         action="extend",
         default=[],
         metavar="OLDER",
-        help="earlier reports as JSON, the oldest first, to show what is new and what is gone",
+        help="earlier reports as JSON, the oldest first, or a folder of them, in the order of their numbers; "
+        "to show what is new, back and gone",
     )
     form = parser.add_mutually_exclusive_group()
     form.add_argument("--merge", action="store_true", help="merge the named reports into one, and print it")

@@ -1,6 +1,7 @@
 """What `harness report` and `harness findings` show: the contents of stored findings, and of JSON reports."""
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterator, Sequence
 from datetime import date
 from pathlib import Path
 
@@ -18,13 +19,23 @@ def contents_of(names: Sequence[str], known: Path, earlier: Sequence[str] = ()) 
         UsageError: a named path does not exist, nothing is named and there is no store, or nothing can be read.
     """
     issues = read_known_issues(known, date.today())  # noqa: DTZ011 - a date that people write has no zone
-    contents = read_contents(_existing(names), earlier=tuple(map(Path, earlier)), issues=issues, folder=nearest())
+    contents = read_contents(_existing(names), earlier=tuple(_earlier(earlier)), issues=issues, folder=nearest())
     if not contents.bugs and not contents.campaigns and contents.damaged:
         raise UsageError(
             f"nothing of it can be read: {contents.damaged[0]}: name a folder of findings, or a report of "
             "harness fuzz --json"
         )
     return contents
+
+
+def _earlier(names: Sequence[str]) -> Iterator[Path]:
+    """Yield the reports, and those in each folder by the numbers in their names: `9.json` before `10.json`."""
+    for path in map(Path, names):
+        yield from sorted(path.glob("*.json"), key=_in_numbers) if path.is_dir() else (path,)
+
+
+def _in_numbers(path: Path) -> list[tuple[str, int]]:
+    return [(text, int(number or 0)) for text, number in re.findall(r"(\D*)(\d*)", path.stem)]
 
 
 def _existing(names: Sequence[str]) -> tuple[Path, ...]:

@@ -10,12 +10,15 @@ from harness.documents import files
 from harness.documents.campaign import CampaignReport
 from tests.ci.small_repository import small_repository
 from tests.ci.workflow_shell import (
+    NOTHING_NEW,
+    SMALL,
     TEMPLATES,
     WORKFLOWS,
     Shell,
     ShellStep,
     buildkite_steps,
     document,
+    github,
     github_steps,
     gitlab_steps,
 )
@@ -23,9 +26,6 @@ from tests.cli.command_line import ROOT
 
 pytestmark = pytest.mark.slow
 
-NOTHING_NEW = {"HARNESS": "pip", "TORCH": "", "NEEDS": "pip"}
-SMALL = {"ENGINE": "virtual", "CASES": "16", **NOTHING_NEW}
-"""No GPU, a short search (four cases on each of four devices), and nothing to download: pip is installed already."""
 GATE = TEMPLATES / "github-gate.yml"
 NIGHTLY, BUILDKITE = TEMPLATES / "github-nightly.yml", TEMPLATES / "buildkite.yml"
 GITLAB = TEMPLATES / "gitlab.yml"
@@ -37,16 +37,6 @@ case $1 in
 esac
 """
 """What Buildkite's agent does with artifacts and annotations, in a folder of this machine."""
-
-
-def github(repository: Path, folder: Path, **variables: str) -> Shell:
-    """Return a runner of GitHub."""
-    files_of_runner = {name: folder / name.lower() for name in ("GITHUB_PATH", "GITHUB_STEP_SUMMARY")}
-    folder.mkdir(parents=True, exist_ok=True)
-    for file in files_of_runner.values():
-        file.touch()
-    system = {"RUNNER_TEMP": str(folder), **{name: str(file) for name, file in files_of_runner.items()}}
-    return Shell(folder=repository, variables={**SMALL, **system, **variables})
 
 
 @pytest.mark.parametrize(

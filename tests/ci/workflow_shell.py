@@ -21,6 +21,9 @@ EXPRESSION = re.compile(r"\$\{\{\s*(.*?)\s*\}\}")
 LIMIT_S = 600.0
 BASH = shutil.which("bash") or "/bin/bash"
 ALWAYS = "always()"
+NOTHING_NEW = {"HARNESS": "pip", "TORCH": "", "NEEDS": "pip"}
+SMALL = {"ENGINE": "virtual", "CASES": "16", **NOTHING_NEW}
+"""No GPU, a short search (four cases on each of four devices), and nothing to download: pip is installed already."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,3 +122,13 @@ class Shell:
         programs = (str(self.programs),) if self.programs else ()
         path = ":".join((*added, *programs, str(Path(sys.executable).parent), os.environ["PATH"]))
         return {**os.environ, **step.variables, **self.variables, "PATH": path, "PIP_NO_INDEX": "1"}
+
+
+def github(repository: Path, folder: Path, **variables: str) -> Shell:
+    """Return a runner of GitHub."""
+    files_of_runner = {name: folder / name.lower() for name in ("GITHUB_PATH", "GITHUB_STEP_SUMMARY")}
+    folder.mkdir(parents=True, exist_ok=True)
+    for file in files_of_runner.values():
+        file.touch()
+    system = {"RUNNER_TEMP": str(folder), **{name: str(file) for name, file in files_of_runner.items()}}
+    return Shell(folder=repository, variables={**SMALL, **system, **variables})

@@ -30,6 +30,20 @@ def finding_of(project: Project) -> str:
     return folder.name
 
 
+def test_a_folder_of_earlier_reports_is_read_in_the_order_of_their_numbers(searched: Project) -> None:
+    text = (searched.folder / "r.json").read_text(encoding="utf-8")
+    (searched.folder / "nights").mkdir()
+    first = searched.harness("report", "r.json", "-o", "p.html", "--history", "nights", "--markdown", "-")
+    assert (first.status, "Compared with" in first.out) == (0, False)
+    for night in ("10", "9"):
+        searched.write(f"nights/{night}.json", text)
+    searched.write("nights/other.txt", "")
+    done = searched.harness("report", "r.json", "-o", "p.html", "--history", "nights", "--markdown", "-")
+    assert "0 new, 1 still, 0 gone." in done.out
+    page = (searched.folder / "p.html").read_text(encoding="utf-8")
+    assert 0 < page.index('<th scope="row">9</th>') < page.index('<th scope="row">10</th>')
+
+
 def test_a_search_becomes_a_page_a_summary_and_a_junit_file(searched: Project) -> None:
     done = searched.harness("report", "r.json", "-o", "p.html", "--markdown", "s.md", "--junit", "j.xml")
     assert (done.status, done.out, done.err) == (0, "", "p.html\ns.md\nj.xml\n")

@@ -8,5 +8,11 @@ set -euo pipefail
 work=harness-nights/$NIGHT
 status=0
 harness report --merge "$work"/shard-*.json --fail-on error --json "$work/merged.json" || status=$?
-harness report "$work/merged.json" -o "$work/report.html" --markdown "$work/summary.md" --junit "$work/junit.xml"
+# New, back, still there, gone: compared with the earlier nights of a month.
+nights=harness-nights/merged
+mkdir -p "$nights"
+rm -f "$nights/$NIGHT.json" # of an earlier attempt
+harness report "$work/merged.json" --history "$nights" -o "$work/report.html" --markdown "$work/summary.md" --junit "$work/junit.xml"
+cp "$work/merged.json" "$nights/$NIGHT.json"
+find "$nights" -name '*.json' -mtime +30 -delete
 exit "$status"
