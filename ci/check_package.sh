@@ -28,11 +28,17 @@ for part in harness_suites/fla/norm.py harness/drafts/ci_templates/github-gate.y
     grep -qx "$part" <<<"$(names "$wheel")" || { echo "the wheel lacks $part" >&2; exit 1; }
 done
 
-ci/setup.sh "$work/env" constraints/ci.txt "$wheel"
+# What a new user gets: the wheel, its dependencies, and the extra of the README's Install section.  Triton is the one
+# that fits torch, for a CUDA build of torch has a Triton of its own.
+grep -v '^triton==' constraints/ci.txt >"$work/pins.txt"
+environment=$work/env
+.venv/bin/python -m venv "$environment"
+pip=(-m pip -qq --disable-pip-version-check)
+"$environment/bin/python" "${pip[@]}" install --constraint "$work/pins.txt" "${wheel}[suites]" pytest
 empty=$(mktemp -d -p "$work")
 cd "$empty"
 harness() {
-    "$work/env/bin/harness" "$@"
+    "$environment/bin/harness" "$@"
 }
 expect() { # STATUS COMMAND...: run it, show its last line, and compare its exit status
     local wanted=$1 status=0
@@ -59,5 +65,21 @@ printf 'import triton\n\n\n@triton.jit\ndef copy(x, y):\n    triton.language.sto
 expect 0 init
 cd ..
 
-# The tutorial, in an empty folder and this environment: from its first file to its last command in five minutes.
-"$root/.venv/bin/python" "$root/ci/tutorial.py" --bin "$work/env/bin" "$(mktemp -d -p "$work")"
+# The commands of the README, and the tutorial from its first file to its last command in five minutes: in empty folders.
+(cd "$root" && .venv/bin/python -m ci.first_steps "$(mktemp -d -p "$work")" --bin "$environment/bin")
+"$root/.venv/bin/python" "$root/ci/tutorial.py" --bin "$environment/bin" "$(mktemp -d -p "$work")"
+
+# Without torch and Triton, as the machine that merges reports: what runs no case works, the rest names the remedy.
+cd "$empty"
+read -ra needs <<<"$(sed -n 's/^ *NEEDS: \(.*\) #.*/\1/p' "$root/harness/drafts/ci_templates/github-nightly.yml")"
+environment=$work/bare
+"$root/.venv/bin/python" -m venv "$environment"
+"$environment/bin/python" "${pip[@]}" install --constraint "$work/pins.txt" "${needs[@]}"
+"$environment/bin/python" "${pip[@]}" install --no-deps "$wheel"
+expect 0 --help
+expect 0 devices
+expect 2 doctor
+expect 0 report --output again.html
+expect 2 fuzz planted:overlapping_store --device h200 --cases 5 --seed 0
+said="harness: the engine needs torch, which is not installed: pip install kernel-harness"
+diff <(echo "$said") "$work/err.txt"
