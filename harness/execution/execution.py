@@ -41,7 +41,7 @@ from harness.execution.inputs import (
 )
 from harness.execution.monte_carlo import Jitter
 from harness.execution.nan_taint import holds_infinity, infinity_as_nan
-from harness.execution.oversized_tensors import SparseMemory
+from harness.execution.oversized_tensors import SparseMemory, UnknownValues
 from harness.execution.result_forms import OutputsDiffer, Tensors, differences, form_of, forms, in_type, named
 from harness.execution.rounding_samples import BARE, IN_DOUBT, UNROUNDED, USUALLY, Sampling
 from harness.execution.suite_arguments import arguments_for
@@ -168,7 +168,8 @@ class Execution(CaseExecution):
         """Make the inputs, and call the library forward and backward, in the context `around`."""
         self._observer.on_begin(case, is_again=is_again)
         self._check_memory(op, case)
-        context = SparseMemory if case.scale is Scale.OVERSIZED else around or self._library_context
+        sparse_memory = partial(SparseMemory, UnknownValues())
+        context = sparse_memory if case.scale is Scale.OVERSIZED else around or self._library_context
         with self._timed("inputs"), plain_torch():
             declared = make_inputs(op, case)
             kept, passed = self._passed(case, {name: value for name, value in declared.items() if value is not None})

@@ -203,6 +203,8 @@ def draw_integers(case: Case, name: str, declared: Integers) -> torch.Tensor:
     integers = torch.where(
         torch.rand(shape, generator=generator) < at_edges, _at_edges(integers, low, high, generator), integers
     )
+    if case.scale is Scale.OVERSIZED:  # the largest one is what exceeds 32 bits, times a stride
+        integers.view(-1)[:1] = integers.view(-1)[-1:] = max(low, high - 1)
     if declared.ignore is not None:
         share = IGNORED_SHARES[int(torch.randint(len(IGNORED_SHARES), (), generator=generator))]
         integers[torch.rand(shape, generator=generator) < share] = declared.ignore

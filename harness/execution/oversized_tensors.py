@@ -18,7 +18,6 @@ from harness.engines.torch.torch_seam import (
     OperatorMode,
     custom_operator,
     schema_of,
-    storage_key,
     takes_device,
     tree_leaves,
     tree_map,
@@ -31,6 +30,13 @@ NO_RESERVE = getattr(mmap, "MAP_NORESERVE", 0x4000)
 """The mmap flag with which Linux reserves no memory.  Python has its name since 3.13."""
 READS = frozenset({"_local_scalar_dense", "equal", "is_nonzero"})
 """Operations that give host code a number."""
+FRESH = frozenset(
+    {"empty", "empty_like", "empty_permuted", "empty_strided", "new_empty", "new_empty_strided", "new_zeros", "zero_"}
+    | {"zeros", "zeros_like"}
+)
+"""Operations whose result follows from no value."""
+COPIES = frozenset({"clone", "_to_copy", "copy_"})
+"""Operations whose zeros in place of large tensors are values that those may have."""
 MOVES_STORAGE = frozenset({"set_", "resize_", "resize_as_"})
 
 
@@ -48,6 +54,32 @@ def sparse(shape: Sequence[int], dtype: torch.dtype) -> torch.Tensor:
     return torch.frombuffer(pages, dtype=dtype, count=prod(shape)).view(tuple(shape))
 
 
+class UnknownValues:
+    """The tensors of one oversized case whose values were not computed, or only in part."""
+
+    def __init__(self) -> None:
+        self._storages: dict[int, torch.UntypedStorage] = {}
+        """By address.  They are kept, so that no other tensor gets the address."""
+        self.have_been_read = False
+        """True once host code has read a number from such a tensor."""
+
+    def add(self, tensor: torch.Tensor) -> None:
+        storage = tensor.untyped_storage()
+        if storage.nbytes():
+            self._storages[storage.data_ptr()] = storage
+
+    def __contains__(self, tensor: torch.Tensor) -> bool:
+        return not tensor.is_meta and tensor.untyped_storage().data_ptr() in self._storages
+
+
+_active: list["SparseMemory"] = []
+
+
+def unknown_values() -> UnknownValues:
+    """Return the unknown values of the oversized case that runs now, in any thread; none if no such case runs."""
+    return _active[-1].unknown if _active else UnknownValues()
+
+
 class SparseMemory(OperatorMode):
     """While active, large tensors that torch allocates are sparse, and operations on large tensors return zeros.
 
@@ -57,15 +89,21 @@ class SparseMemory(OperatorMode):
 
     supports_higher_order_operators = True
 
-    def __init__(self) -> None:
+    def __init__(self, unknown: UnknownValues | None = None) -> None:
+        """The contexts of one case share `unknown`."""
         super().__init__()
-        self._unknown: dict[int, torch.UntypedStorage] = {}
-        """Small tensors whose values follow from those of large ones, by address."""
-        self._has_read_unknown = False
+        self.unknown = unknown or UnknownValues()
+        self._has_read_sparse = False
+
+    def __enter__(self) -> Any:
+        _active.append(self)
+        return super().__enter__()
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        _active.remove(self)
         super().__exit__(kind, error, at)
-        if self._has_read_unknown and isinstance(error, Exception) and not isinstance(error, HarnessError):
+        has_read = self.unknown.have_been_read or self._has_read_sparse
+        if has_read and isinstance(error, Exception) and not isinstance(error, HarnessError):
             raise CannotExecute("host code that depends on values of an oversized tensor") from error
 
     def __torch_dispatch__(
@@ -82,14 +120,17 @@ class SparseMemory(OperatorMode):
         if (own := custom_operator(func)) is not None:
             with self, torch.no_grad():  # dispatched again, it would arrive here again
                 return own(*args, **named)
-        follows = any(isinstance(leaf, torch.Tensor) and _address(leaf) in self._unknown for leaf in tree_leaves(args))
-        if follows and func.overloadpacket.__name__ in READS:
-            self._has_read_unknown = True
+        name = func.overloadpacket.__name__
+        follows = any(isinstance(leaf, torch.Tensor) and leaf in self.unknown for leaf in tree_leaves((args, named)))
+        if name in READS:
+            self.unknown.have_been_read |= follows
+            self._has_read_sparse |= any(map(_is_part_of_large, tree_leaves(args)))
         result = self._called(func, args, named)
-        if follows or _any_large((args, named)):
+        is_computed = name not in COPIES and not func.is_view and _any_large((args, named))
+        if name not in FRESH and (follows or is_computed):
             for leaf in tree_leaves(result):
-                if isinstance(leaf, torch.Tensor) and not is_large(leaf):
-                    self._unknown[_address(leaf)] = leaf.untyped_storage()
+                if isinstance(leaf, torch.Tensor):
+                    self.unknown.add(leaf)
         return result
 
     def _called(self, func: Any, args: tuple[Any, ...], named: dict[str, Any]) -> Any:
@@ -105,13 +146,13 @@ class SparseMemory(OperatorMode):
         return tree_map(_zeros_like, result)
 
 
-def _address(tensor: torch.Tensor) -> int:
-    return storage_key(tensor.untyped_storage())
-
-
 def is_large(value: object) -> bool:
     """Return True for a tensor that is sparse in an oversized case."""
     return isinstance(value, torch.Tensor) and value.numel() > LARGE
+
+
+def _is_part_of_large(value: object) -> bool:
+    return isinstance(value, torch.Tensor) and value.untyped_storage().nbytes() > LARGE * value.element_size()
 
 
 def _any_large(tree: object) -> bool:

@@ -108,6 +108,8 @@ class Launch:
     """Why races between the threads of a program could not be decided; empty if they could."""
     cut: bool = False
     """True if programs of an oversized case were stopped in the middle of long loops."""
+    steered_by: tuple[str, ...] = ()
+    """The arguments whose values an oversized case did not compute, and which decide what the kernel accesses."""
 
 
 # --- what memory saw -------------------------------------------------------------------------------------------------

@@ -79,6 +79,10 @@ class InBounds(SingleRunOracle):
         if cut := sorted({launch.kernel for launch in run.launches if launch.cut} if not strays else ()):
             reason = f"of an oversized case only the beginning of long loops was run, in {', '.join(cut)}"
             return (Abstain(oracle=self.name, reason=reason),)
+        if steered := {launch.kernel: launch.steered_by for launch in run.launches if launch.steered_by and not strays}:
+            kernels = ", ".join(f"{kernel} ({', '.join(names)})" for kernel, names in sorted(steered.items()))
+            reason = f"an oversized case computes few values, and on others depends what is accessed, in {kernels}"
+            return (Abstain(oracle=self.name, reason=reason),)
         verdicts = judge_lines(self.name, run, strays, fail)
         # After an overflow several lines share one signature; the first of them stays.
         return tuple({_identity(verdict): verdict for verdict in reversed(verdicts)}.values())[::-1]

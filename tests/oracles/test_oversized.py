@@ -63,3 +63,13 @@ def test_abstains_on_cut_loops_unless_an_access_strayed() -> None:
     assert judged(cut)["bounds"] is Abstain
     assert judged(replace(cut, memory=(STRAY,)))["bounds"] is Fail
     assert registry.outcome(cut, registry.judge_all(cut, {}, {})) is Outcome.PASS  # of the launch's limits
+
+
+def test_abstains_on_accesses_that_follow_from_unknown_values() -> None:
+    steered = replace(OVERSIZED, launches=(replace(LAUNCH, steered_by=("counts",)),))
+    (abstained,) = (verdict for verdict in registry.judge_all(steered, {}, {}) if verdict.oracle == "bounds")
+    assert abstained == Abstain(
+        oracle="bounds",
+        reason=f"an oversized case computes few values, and on others depends what is accessed, in {KERNEL} (counts)",
+    )
+    assert judged(replace(steered, memory=(STRAY,)))["bounds"] is Fail

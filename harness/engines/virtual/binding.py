@@ -1,7 +1,7 @@
 """Binds the arguments of a launch to the kernel's parameters, as buffers, pointers with provenance, and scalars."""
 
 import struct
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -48,11 +48,11 @@ class Binding:
             raise CannotExecute(f"arguments of kinds {sorted(set(map(str, signature.values())))}") from None
         if next(parameters, None) is not None:
             raise CannotExecute(f"arguments of kinds {sorted(set(map(str, signature.values())))}")
-        self._by_slot = [(argument.buffer, slot) for argument, slot in self._pointer_parameters(kernel)]
+        self._by_slot = tuple(self._pointer_parameters(kernel))
         written = reach_of(kernel).written
         self.written: list[Argument] = []
         """The arguments through which the kernel may store."""
-        for argument, parameter in self._pointer_parameters(kernel):
+        for argument, parameter in self._by_slot:
             if argument.buffer is not None:
                 argument.buffer.cell_bytes = cell_bytes_of(argument.buffer, self.arguments)
                 if written is None or parameter in written:
@@ -67,8 +67,14 @@ class Binding:
     def buffers_of(self, slots: Slots | None) -> frozenset[Buffer]:
         """Return the storages of these parameters' arguments; None means all parameters."""
         return frozenset(
-            buffer for buffer, slot in self._by_slot if buffer is not None and (slots is None or slot in slots)
+            argument.buffer
+            for argument, slot in self._by_slot
+            if argument.buffer is not None and (slots is None or slot in slots)
         )
+
+    def slots_of(self, names: Collection[str]) -> Slots:
+        """Return the pointer parameters of the arguments with these names."""
+        return frozenset(slot for argument, slot in self._by_slot if argument.name in names)
 
     def _pointer_parameters(self, kernel: Function) -> Iterator[tuple[Argument, int]]:
         for value, parameter in zip(self.values, kernel.parameters, strict=True):

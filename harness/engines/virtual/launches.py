@@ -10,6 +10,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from harness.engines.torch.torch_seam import without_dispatch_modes
 from harness.engines.triton.builds import BUILD_SUFFIX, RESOURCES_SUFFIX
 from harness.engines.triton.driver import LaunchRequest, tensors_of
@@ -29,6 +31,7 @@ from harness.engines.triton.triton_seam import (
     allocate_scratch,
     version,
 )
+from harness.engines.ttir.flows import steered_accesses
 from harness.engines.ttir.parser import parse
 from harness.engines.ttir.waiting_kernels import may_wait
 from harness.engines.virtual.binding import Binding, exact_scalar, scalar
@@ -57,6 +60,7 @@ from harness.engines.virtual.synchronisation.thread_races import MOST_TRACED_LAU
 from harness.errors import CannotExecute
 from harness.execution.exact_memory import ExactMemory
 from harness.execution.execution_hooks import with_failed_kernel
+from harness.execution.oversized_tensors import unknown_values
 from harness.execution.poison import Poison
 from harness.model.case import LaneFill, ProgramOrder, Scale
 from harness.model.device import DeviceProfile
@@ -314,6 +318,7 @@ class Launches:
                 case.writers[argument.buffer.address] = (launch.kernel, argument.name)
                 if (tensor := stored_tensor(argument, len(case.launches) - 1)) is not None:
                     case.stored[argument.buffer.address] = tensor
+        steering = _Steering.of(launch, tensors_of(request)) if case.is_oversized else None
         resident = ResidentLaunch(launch=launch, occupancy=lambda: self._occupancy(compiled, request))
         events = EventCollector()
         try:
@@ -321,9 +326,14 @@ class Launches:
                 resident.check_cooperative()
             outcome = choose_executor(resident, events, self.native).run()
             case.launches[-1] = replace(case.launches[-1], executor=outcome.executor, cut=outcome.was_cut)
+            if steering is not None:
+                steering.mark_results(launch, is_whole=not outcome.was_cut and len(launch.ids) == grid.programs)
             case.deadlocked = outcome.deadlocked or case.deadlocked
         finally:
             arguments, source = launch.binding.arguments, launch.module.source
+            if steering is not None and steering.names:
+                events.drop_strays(steering.accesses)
+                case.launches[-1] = replace(case.launches[-1], steered_by=steering.names)
             case.memory += events.finish(launch.kernel, len(case.launches) - 1, arguments, source)
             case.add_seconds("execution", time.perf_counter() - began)
         if case.deadlocked is not None:
@@ -408,6 +418,37 @@ def _keep_ttir(folder: Path | None, kernel: str, ttir: str) -> str:
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(ttir, encoding="utf-8")
     return str(file)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Steering:
+    """The unknown values that a launch of an oversized case reads, and the accesses that depend on them."""
+
+    tensors: Mapping[str, torch.Tensor]
+    reads_unknown: bool
+    names: tuple[str, ...]
+    accesses: frozenset[str] | None
+    """Their locations; None means all."""
+
+    @classmethod
+    def of(cls, launch: PreparedLaunch, tensors: Mapping[str, torch.Tensor]) -> "_Steering":
+        known = unknown_values()
+        names = tuple(name for name, tensor in tensors.items() if tensor in known)
+        slots = launch.binding.slots_of(names)
+        accesses = steered_accesses(launch.module.kernel, slots) if names else frozenset[str]()
+        if known.have_been_read:
+            names, accesses = (*names, "numbers that host code reads"), None
+        steers = accesses is None or bool(accesses)
+        return cls(tensors=tensors, reads_unknown=bool(names), names=names if steers else (), accesses=accesses)
+
+    def mark_results(self, launch: PreparedLaunch, *, is_whole: bool) -> None:
+        """Mark what the launch stores, unless the whole launch ran on known values."""
+        if is_whole and not self.reads_unknown:
+            return
+        written = {argument.name for argument in launch.binding.written}
+        for name, tensor in self.tensors.items():
+            if name in written:
+                unknown_values().add(tensor)
 
 
 @dataclass(slots=True)

@@ -166,6 +166,12 @@ class EventCollector:
         if programs[first] < known.program:
             known.program, known.element = int(programs[first]), int(elements[first])
 
+    def drop_strays(self, locations: frozenset[str] | None) -> None:
+        """Drop the stray accesses of these operations; None means all."""
+        self._strays = {
+            key: stray for key, stray in self._strays.items() if locations is not None and key[0] not in locations
+        }
+
     def undefined(self, place: Place, lanes: int) -> None:
         """Record lanes that a masked load without `other` left undefined."""
         self._undefined[place] = self._undefined.get(place, 0) + lanes
@@ -292,12 +298,15 @@ def _span(argument: Argument, stray: _StrayLanes) -> ElementSpan | None:
 def _is_wrapped(argument: Argument, stray: _StrayLanes) -> bool:
     """Return True if one of the known elements is a multiple of 2^32 away from an element of the tensor.
 
-    Elements near the tensor do not count: in a tensor of 2^32 elements, all others are such a multiple away.
+    Elements near the tensor do not count: in a tensor of 2^32 elements, all others are such a multiple away.  Nor do
+    those farther away than the sum of two offsets of 32 bits.
     """
     if argument.buffer is None:
         return False
     return any(
-        element % WRAP < argument.extent and not -NEAR <= element < argument.extent + NEAR
+        element % WRAP < argument.extent
+        and not -NEAR <= element < argument.extent + NEAR
+        and -WRAP <= element < argument.extent + WRAP
         for element in (stray.element, stray.lowest, stray.highest)
     )
 

@@ -4,20 +4,18 @@ A scalar, and a tile smaller than the program, is loaded by several warps, but m
 computed of it.  Only where other warps store something, too, does it matter what they loaded.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
-from harness.engines.ttir.ir import Function, Operation, TtirRegion
-from harness.engines.ttir.reach import yielded
+from harness.engines.ttir.flows import BOUNDS, steps
+from harness.engines.ttir.ir import Function, TtirRegion
 from harness.engines.virtual.synchronisation.barrier_points import line_of
 from harness.engines.virtual.synchronisation.tile_layouts import TileOwners
 
 _MASK = 2
 """The place of the mask among the operands of `tt.store`."""
-_BOUNDS = 3
-"""The operands of `scf.for` before those that it carries."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +86,7 @@ def _flows_of(body: TtirRegion) -> _Flows:
     into, guarded = dict[int, set[int]](), dict[int, set[int]]()
     stored, masked = dict[int, set[int]](), dict[int, set[int]]()
     for operation in body.all_operations():
-        for source, target in _steps(operation):
+        for source, target in steps(operation):
             into.setdefault(source, set()).add(target)
         if operation.name == "tt.store":
             for slot in operation.operands:
@@ -97,29 +95,8 @@ def _flows_of(body: TtirRegion) -> _Flows:
                 masked.setdefault(slot, set()).add(line_of(operation.location))
         if operation.regions:
             inside = {line_of(inner.location) for region in operation.regions for inner in region.all_operations()}
-            for slot in operation.operands[: _BOUNDS if operation.name == "scf.for" else None]:
+            for slot in operation.operands[: BOUNDS if operation.name == "scf.for" else None]:
                 guarded.setdefault(slot, set()).update(inside)
     return _Flows(
         *({slot: frozenset(slots) for slot, slots in each.items()} for each in (into, guarded, stored, masked))
     )
-
-
-def _steps(operation: Operation) -> Iterator[tuple[int, int]]:
-    """Yield pairs of slots, the first of which decides the value of the second."""
-    if operation.name == "scf.for":
-        (body,) = operation.regions
-        _, *inside = body.entry.arguments
-        last = yielded(body)
-        for slot, result, first, later in zip(
-            inside, operation.results, operation.operands[_BOUNDS:], last, strict=True
-        ):
-            yield from ((first, slot), (first, result), (later, slot), (later, result))
-        for bound in operation.operands[:_BOUNDS]:
-            yield from ((bound, slot) for slot in (*body.entry.arguments, *operation.results))
-        return
-    sources = [*operation.operands]
-    targets = [*operation.results]
-    for region in operation.regions:
-        targets += [slot for block in region.blocks for slot in block.arguments]
-        sources += yielded(region)
-    yield from ((source, target) for source in sources for target in targets)
