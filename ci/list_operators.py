@@ -18,7 +18,8 @@ from typing import Any
 import torch
 
 from harness.catalogue import find
-from harness.execution.inputs import TORCH_DTYPES, draw, lay_out
+from harness.execution.inputs import TORCH_DTYPES, draw
+from harness.execution.layouts import lay_out
 from harness.model.case import USUAL_DTYPES, Case, DType, Layout, ValueDistribution
 from harness.model.input_spec import Draw
 from harness.suite import beside

@@ -31,11 +31,24 @@ import traceback
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from types import ModuleType
-from typing import Any, TypeVar, Unpack
+from typing import Any, TypedDict, TypeVar, Unpack
 
 from harness.errors import SuiteError, unknown
 from harness.model.case import DType
-from harness.model.input_spec import Draw, Extent, Input, Integer, Integers, Segments, Tensor, extent_of
+from harness.model.input_spec import (
+    Built,
+    Contiguity,
+    Distinct,
+    Draw,
+    Extent,
+    Input,
+    Integer,
+    Integers,
+    Segments,
+    Sizes,
+    Tensor,
+    extent_of,
+)
 from harness.model.op import GRADIENTS, Dim, Op, OpSettings
 from harness.suite_files import MODULE_PREFIX, located, portable_name
 
@@ -44,6 +57,7 @@ __all__ = [
     "Dim",
     "Draw",
     "beside",
+    "built",
     "compiled",
     "groups",
     "integers",
@@ -51,6 +65,7 @@ __all__ = [
     "load_suite",
     "op",
     "segments",
+    "sizes",
     "tensor",
     "tokens",
     "width",
@@ -59,6 +74,7 @@ __all__ = [
 FORBIDDEN_AT_TOP = ("triton", "torch", "jax")
 ARGUMENTS = frozenset({"dims", "inputs", *OpSettings.__annotations__})
 """The keyword arguments of `op`."""
+CONTIGUITIES = (False, True, "rows")
 BY_NAME = ("dims", "inputs", "options", "environment", "stubs")
 SEVERAL = ("dtypes", "requires", "refuses", "waives", "apart", "buckets")
 
@@ -101,50 +117,76 @@ def groups(*choices: int) -> Dim:
     return Dim(low=min(choices), high=max(choices), choices=choices)
 
 
-def tensor(
-    *shape: Extent, optional: bool = False, grad: bool = True, dtype: DType | None = None, draw: Draw = Draw.VALUES
-) -> Tensor:
+class InputSettings(TypedDict, total=False):
+    """What every kind of input may say, for type checkers."""
+
+    optional: bool
+    """The library accepts None for it."""
+    contiguous: Contiguity
+    """True if the library demands a contiguous tensor, `"rows"` if it demands contiguous rows."""
+
+
+class TensorSettings(InputSettings, total=False):
+    """The optional arguments of `tensor`, for type checkers."""
+
+    grad: bool
+    dtype: DType | None
+    draw: Draw
+    defined: Callable[..., Any] | None
+
+
+class IntegerSettings(InputSettings, total=False):
+    """The optional arguments of `integers`, for type checkers."""
+
+    ignore: Extent | None
+    distinct: Distinct
+    ascending: bool
+    dtype: Integer
+
+
+class SegmentSettings(InputSettings, total=False):
+    """The optional arguments of `segments`, for type checkers."""
+
+    may_be_empty: bool
+    tail: bool
+    dtype: Integer
+
+
+def tensor(*shape: Extent, **more: Unpack[TensorSettings]) -> Tensor:
     """Declare a tensor of floating-point numbers: `tensor("T", "G*D")`.
 
     Args:
         shape: the extent of each axis: a number, or integer arithmetic with +, -, * and // over dims.
-        optional: the library accepts None for it.
-        grad: its gradient is compared with the reference's.
-        dtype: a fixed element type; by default the case's.
-        draw: how its elements follow from normally distributed numbers, for example `Draw.UNIT` for [0, 1].
+        more: `optional` if the library accepts None for it;
+            `grad`, by default true: its gradient is compared with the reference's;
+            `dtype`, a fixed element type, by default the case's;
+            `draw`, how its elements follow from normally distributed numbers, for example `Draw.UNIT` for [0, 1];
+            `contiguous`, true if the library demands a contiguous tensor, `"rows"` if it demands contiguous rows;
+            `defined`, a function of inputs, dims and options by name that returns the mask of the cells that the
+            library may read.  The other cells hold NaN, and the definition gets zeros there.
     """
-    return Tensor(shape=shape, optional=optional, grad=grad, dtype=dtype, draw=draw)
+    return Tensor(shape=shape, **more)
 
 
-def integers(
-    *shape: Extent,
-    low: Extent = 0,
-    high: Extent,
-    ignore: int | None = None,
-    optional: bool = False,
-    dtype: Integer = "int64",
-) -> Integers:
+def integers(*shape: Extent, low: Extent = 0, high: Extent, **more: Unpack[IntegerSettings]) -> Integers:
     """Declare a tensor of integers, `low <= x < high`: `integers("T", high="V", ignore=-100)` for a loss's labels.
 
     Args:
         shape: the extent of each axis, as for `tensor`.
         low: the smallest integer, inclusive; a number or arithmetic over dims.
         high: the limit, exclusive; a number or arithmetic over dims.
-        ignore: a value outside that range that no, some or all elements have, such as a loss's `ignore_index`.
-        optional: the library accepts None for it.
-        dtype: the element type.
+        more: `ignore`, a value outside that range that no, some or all elements have: a loss's `ignore_index`, or the
+            pad of slots and pages, -1 or their number;
+            `distinct`, true if all of them differ, as slots and pages do, `"rows"` if those of a row differ, as the
+            experts of a token do;
+            `ascending` if each row, along the last axis, is sorted;
+            `dtype`, the element type, by default `"int64"`;
+            `optional` and `contiguous` as for `tensor`.
     """
-    return Integers(shape=shape, low=low, high=high, ignore=ignore, optional=optional, dtype=dtype)
+    return Integers(shape=shape, low=low, high=high, **more)
 
 
-def segments(
-    total: Extent,
-    count: Extent,
-    *,
-    may_be_empty: bool = False,
-    optional: bool = False,
-    dtype: Integer = "int64",
-) -> Segments:
+def segments(total: Extent, count: Extent, **more: Unpack[SegmentSettings]) -> Segments:
     """Declare cumulative lengths of packed sequences: `segments("T", "N")` for `cu_seqlens`, N sequences of T tokens.
 
     The tensor has shape `(N + 1,)` and rises from 0 to T.
@@ -152,11 +194,46 @@ def segments(
     Args:
         total: the number of tokens of all sequences together.
         count: the number of sequences; there are fewer if `total` is smaller.
-        may_be_empty: the library accepts sequences of length 0.
-        optional: the library accepts None for it.
-        dtype: the element type.
+        more: `may_be_empty` if the library accepts sequences of length 0;
+            `tail` if it accepts tokens after the last sequence: the last boundary may be less than `total`;
+            `dtype`, `optional` and `contiguous` as for `integers`.
     """
-    return Segments(total=total, count=count, may_be_empty=may_be_empty, optional=optional, dtype=dtype)
+    return Segments(total=total, count=count, **more)
+
+
+def sizes(
+    count: Extent, total: Extent, *, surplus: bool = False, dtype: Integer = "int64", **more: Unpack[InputSettings]
+) -> Sizes:
+    """Declare the sizes of groups that share a total: `sizes("E", "T")` for the tokens of each of E experts.
+
+    Any group may be empty, and one group may have all.
+
+    Args:
+        count: the number of groups.
+        total: the sum of the sizes.
+        surplus: the library accepts a smaller sum: the last elements belong to no group.
+        dtype: the element type.
+        more: `optional` and `contiguous` as for `tensor`.
+    """
+    return Sizes(count=count, total=total, surplus=surplus, dtype=dtype, **more)
+
+
+def built(*shape: Extent, by: Callable[..., Any], dtype: DType | Integer, **more: Unpack[InputSettings]) -> Built:
+    """Declare a tensor that a function makes, for what the other kinds cannot say.
+
+    The function takes by name inputs that are declared before it, dims and options, and `generator`, a
+    `torch.Generator` that follows from the case's seed.  Every random number must come from it:
+
+        def positions(lengths, generator):
+            return (torch.rand(len(lengths), generator=generator) * lengths).long()
+
+    Args:
+        shape: the extent of each axis, as for `tensor`.
+        by: the function, which imports torch inside: `built("B", by=positions, dtype="int64")`.
+        dtype: the element type of what it returns.
+        more: `optional` and `contiguous` as for `tensor`.
+    """
+    return Built(shape=shape, by=by, dtype=dtype, **more)
 
 
 def beside(suite: str, module: str) -> ModuleType:
@@ -297,6 +374,8 @@ def _mistakes(arguments: Mapping[str, Any]) -> Iterator[str]:
             yield f"has {name}={arguments[name]!r}: write {name}=({arguments[name]!r},)"
     yield from _mistakes_of_requires(arguments.get("requires", ()))
     yield from _mistakes_of_values(arguments.get("options", {}), arguments.get("environment", {}))
+    if arguments.get("contiguous", False) not in CONTIGUITIES:
+        yield f"has contiguous={arguments['contiguous']!r}: write True or 'rows'"
     yield from _mistakes_of_dims(arguments["dims"])
     yield from _mistakes_of_inputs(arguments["inputs"], arguments["dims"])
     if undeclared := sorted(set(arguments.get("apart", ())) - set(arguments["dims"])):
@@ -335,15 +414,19 @@ def _mistakes_of_dims(dims: Mapping[str, Any]) -> Iterator[str]:
 def _mistakes_of_inputs(inputs: Mapping[str, Any], dims: Mapping[str, Dim]) -> Iterator[str]:
     for name, declaration in inputs.items():
         match declaration:
-            case Tensor(shape=extents):
+            case Tensor(shape=extents) | Built(shape=extents):
                 pass
             case Integers():
-                extents = (*declaration.shape, declaration.low, declaration.high)
-            case Segments():
+                ignored = () if declaration.ignore is None else (declaration.ignore,)
+                extents = (*declaration.shape, declaration.low, declaration.high, *ignored)
+            case Segments() | Sizes():
                 extents = (declaration.total, declaration.count)
             case _:
-                yield f"has the input {name}={declaration!r}: write tensor(…), integers(…) or segments(…)"
+                kinds = "tensor(…), integers(…), segments(…), sizes(…) or built(…)"
+                yield f"has the input {name}={declaration!r}: write {kinds}"
                 continue
+        if declaration.contiguous not in CONTIGUITIES:
+            yield f"has the input {name} with contiguous={declaration.contiguous!r}: write True or 'rows'"
         for extent in extents:
             for wrong in _mistakes_of_extent(extent, dims):
                 yield f"has an extent of {name} {wrong}"
@@ -399,9 +482,10 @@ def op(
 
     Args:
         dims: the range of each size by name, for example `{"T": tokens(), "D": width()}`.
-        inputs: what the function takes, by name: `tensor(…)`, `integers(…)` or `segments(…)`.
+        inputs: what the function takes, by name: `tensor(…)`, `integers(…)`, `segments(…)`, `sizes(…)`, `built(…)`.
         more: `compiled`, and other fields of `harness.model.op.Op`: `options`, `environment`, `dtypes`, `where`,
-            `refuses`, `requires`, `stubs`, `waives`, `apart`, `buckets`, `slack`, `threads`, `launches`.
+            `refuses`, `requires`, `stubs`, `waives`, `apart`, `buckets`, `slack`, `threads`, `launches`, `contiguous`,
+            `defined`.
     """
 
     def declare(call: Callable[..., Any]) -> Declaration:

@@ -21,10 +21,11 @@ from harness.engines.torch.torch_seam import (
     tree_map_only,
 )
 from harness.errors import CannotExecute
-from harness.execution.inputs import INTEGER_DTYPES, TORCH_DTYPES, draw_segments
+from harness.execution.inputs import BUILT_DTYPES, TORCH_DTYPES, values_of_input
+from harness.execution.integer_inputs import INTEGER_DTYPES
 from harness.execution.suite_arguments import arguments_for
 from harness.model.case import Case, Scalar
-from harness.model.input_spec import Input, Integers, Segments, Tensor
+from harness.model.input_spec import Built, Input, Integers, Segments, Sizes, Tensor
 from harness.model.op import Op
 
 MIB = 1 << 20
@@ -89,7 +90,7 @@ def estimated_bytes(op: Op, case: Case) -> int:
     What follows a step that needs values is not counted, such as a branch on them.
     """
     inputs = {
-        name: None if name in case.absent else _without_values(case, name, declared)
+        name: None if name in case.absent else _without_values(op, case, name, declared)
         for name, declared in op.inputs.items()
     }
     kept = _Kept()
@@ -99,7 +100,7 @@ def estimated_bytes(op: Op, case: Case) -> int:
     return kept.bytes + LIVE_AT_ONCE * on_meta.largest_bytes
 
 
-def _without_values(case: Case, name: str, declared: Input) -> torch.Tensor:
+def _without_values(op: Op, case: Case, name: str, declared: Input) -> torch.Tensor:
     match declared:
         case Tensor():
             shape = declared.extents(case.dims)
@@ -110,8 +111,10 @@ def _without_values(case: Case, name: str, declared: Input) -> torch.Tensor:
             return torch.empty(shape, dtype=torch.float64, device=META, requires_grad=needs_gradient)
         case Integers():
             return torch.empty(declared.extents(case.dims), dtype=INTEGER_DTYPES[declared.dtype], device=META)
-        case Segments():
-            return draw_segments(case, name, declared)  # a few numbers, over which definitions loop
+        case Built():
+            return torch.empty(declared.extents(case.dims), dtype=BUILT_DTYPES[declared.dtype], device=META)
+        case Segments() | Sizes():
+            return values_of_input(op, case, name, {})  # a few numbers, over which definitions loop
 
 
 class _Kept:

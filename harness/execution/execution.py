@@ -38,6 +38,9 @@ from harness.execution.inputs import (
     make_inputs,
     rounding_unit,
     seed_globals,
+    undefined_outputs,
+    without_cells,
+    without_undefined_cells,
 )
 from harness.execution.monte_carlo import Jitter
 from harness.execution.nan_taint import holds_infinity, infinity_as_nan
@@ -58,6 +61,10 @@ JITTER_SEEDS = 1009
 """Seeds of random rounding for each seed of a case; more than any case takes samples."""
 HEADROOM = 16.0
 """An intermediate within this factor of the type's largest number may overflow if operations are reordered."""
+
+
+FAR_FROM_ONE = frozenset({ValueDistribution.LARGE, ValueDistribution.HUGE, ValueDistribution.SCALED_ROWS})
+"""Distributions with numbers so large that intermediates may overflow."""
 
 
 class Execution(CaseExecution):
@@ -173,13 +180,16 @@ class Execution(CaseExecution):
         with self._timed("inputs"), plain_torch():
             declared = make_inputs(op, case)
             kept, passed = self._passed(case, {name: value for name, value in declared.items() if value is not None})
+            kept = without_undefined_cells(op, case, kept)
             inputs = {**dict.fromkeys(declared), **passed}
             seed_globals(case)
         returned = self._forward(op, case, inputs, context, [] if is_again else self.notes)
         outputs = named(returned)
         with self._timed("inputs"), plain_torch():
             self._observer.on_outputs(outputs)
-            kept_cotangents, cotangents = self._passed(case, make_cotangents(case, outputs))
+            undefined = undefined_outputs(op, case, {**dict.fromkeys(declared), **kept})
+            drawn = without_cells(make_cotangents(case, outputs), undefined)
+            kept_cotangents, cotangents = self._passed(case, drawn)
         leaves = {name: value for name in op.wanted_gradients(case) if (value := inputs[name]) is not None}
         with self._timed("backward"):
             work = partial(_backward, context, outputs, leaves, cotangents)
@@ -190,7 +200,7 @@ class Execution(CaseExecution):
             case=case,
             inputs={**dict.fromkeys(declared), **kept},
             cotangents=kept_cotangents,
-            results=self._returned({**outputs, **with_zeros(wanted, leaves)}),
+            results=self._blanked(self._returned({**outputs, **with_zeros(wanted, leaves)}), undefined),
             outputs=forms(returned),
             unused=frozenset(name for name, gradient in wanted.items() if gradient is None),
         )
@@ -237,6 +247,14 @@ class Execution(CaseExecution):
             if self._transfer is None:
                 return results
             return {name: self._transfer.to_cpu(value) for name, value in results.items()}
+
+    def _blanked(self, results: Tensors, undefined: Mapping[str, torch.Tensor]) -> Tensors:
+        """Overwrite cells that the op leaves undefined with zeros, in place: exact values are found by address."""
+        with plain_torch():
+            for name, cells in undefined.items():
+                if name in results and results[name].shape == cells.shape:
+                    results[name].detach().masked_fill_(cells, 0)
+        return results
 
     def _compared(self, computed: "_Computed", *, is_shared: bool) -> tuple[Result, ...]:
         """Compare the results with their definition.
@@ -289,6 +307,7 @@ class Execution(CaseExecution):
         op, case = computed.op, computed.case
         limits = torch.finfo(computing_type(case.dtype))
         partial = torch.finfo(torch.float64 if case.dtype is DType.FP64 else torch.float32).eps
+        undefined = undefined_outputs(op, case, computed.inputs)
         # The subnormal numbers of other types are far below any tolerance.
         spacing = limits.smallest_normal * limits.eps if case.dtype is DType.FP16 else 0.0
         products = product_epsilon(self._launches.dot_precisions())
@@ -300,9 +319,7 @@ class Execution(CaseExecution):
             unit = rounding_unit(case.dtype)
             with Jitter(unit, seed, products=products, spacing=spacing, terms=sampling.moves_terms) as jitter:
                 jitter.partial = partial
-                jitter.records_largest = not sample and (
-                    case.dtype is DType.FP16 or case.values is ValueDistribution.LARGE
-                )
+                jitter.records_largest = not sample and (case.dtype is DType.FP16 or case.values in FAR_FROM_ONE)
                 moved = reference(op, case, computed.inputs, computed.cotangents, torch.float64)
             rounded.append(arrays(moved))
             may_overflow |= jitter.largest * HEADROOM > limits.max
@@ -314,6 +331,7 @@ class Execution(CaseExecution):
                 in_range=_all_of(
                     None if eager is None else np.isfinite(eager[name]),
                     None if defined.infinity_as_nan is None else np.isfinite(defined.infinity_as_nan[name]),
+                    None if (cells := undefined.get(name)) is None else ~cells.numpy(),
                     independent_of_taint(op, case, name),
                 ),
                 may_overflow=may_overflow,

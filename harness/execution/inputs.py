@@ -1,57 +1,80 @@
 """The tensors of a case, made on the CPU from its seed: values first, then layout.
 
 Every tensor has its own generator, seeded by the case's seed and the tensor's name.  So leaving out one tensor changes
-no other.  The memory around an offset or strided tensor holds NaN, so a lane that lands there shows in results.
+no other.
 """
 
 import hashlib
+import math
 import random
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from math import prod
 
 import numpy as np
 import numpy.typing as npt
 import torch
 
-from harness.errors import CannotExecute
+from harness.errors import SuiteError
+from harness.execution.integer_inputs import INTEGER_DTYPES, draw_integers, draw_segments, draw_sizes
+from harness.execution.layouts import lay_out, poison
 from harness.execution.nan_taint import NanTaint, nan_taint
 from harness.execution.oversized_tensors import LARGE as LARGE_ELEMENTS
 from harness.execution.oversized_tensors import sparse
-from harness.model.case import FEWEST_BATCH_DIMS, Case, DType, Layout, Scale, ValueDistribution
-from harness.model.input_spec import Draw, Integer, Integers, Segments, Tensor, extent_of
+from harness.execution.result_forms import named
+from harness.execution.suite_arguments import arguments_for
+from harness.model.case import Case, DType, Scale, ValueDistribution
+from harness.model.input_spec import Built, Draw, Integers, Segments, Sizes, Tensor
 from harness.model.op import Op
 
 TORCH_DTYPES: Mapping[DType, torch.dtype] = {dtype: getattr(torch, dtype.torch_name) for dtype in DType}
-INTEGER_DTYPES: Mapping[Integer, torch.dtype] = {
-    "bool": torch.bool,
-    "uint8": torch.uint8,
-    "int8": torch.int8,
-    "int16": torch.int16,
-    "int32": torch.int32,
-    "int64": torch.int64,
-}
-
+BUILT_DTYPES: Mapping[str, torch.dtype] = {**INTEGER_DTYPES, **TORCH_DTYPES}
 EIGHT_BITS = frozenset({DType.FP8_E4M3, DType.FP8_E5M2, DType.FP8_E8M0})
 SHIFT = 3.0
 LARGE = 100.0
 TINY = 1e-4
+HUGE = 10_000.0
+LARGEST_ROW_EXPONENT = 12
+"""Rows of a case of scaled rows differ by powers of two from 2^-12 to 2^12, and so do drawn powers of two."""
+INFINITE_SHARES = (0.0, 1 / 8, 1 / 2)
+"""The share of logits and masks that are minus infinity, one of these by the seed, besides whole rows."""
 INTEGER_DEVIATION = 32.0
 """The standard deviation of integers, for numbers with a deviation of 1: most fit in eight bits."""
 LARGEST_EXPONENT = 16
 """Powers of two are drawn up to 2^16 and down to 2^-16, so that products of scaled numbers stay finite."""
-OFFSET_ELEMENTS = 67
-"""Odd, so that an offset tensor's address is not a multiple of 16 bytes and Triton specialises for that."""
-GAP_ELEMENTS = 5
-AT_EDGES = (1 / 8, 1 / 8, 1.0)
-"""The share of integers at edges of tiles, one of these by the seed."""
-LEAST_TILE = 4
-"""The smallest tile with edges for integers, as a power of two: 2^4."""
-IGNORED_SHARES = (0.0, 1 / 8, 1 / 8, 1.0)
-"""The share of integers that are to be ignored, one of these by the seed."""
-FEW = 1024
-"""The number of elements at each end of an oversized tensor of integers that hold the largest one."""
-SHORT = 8
-"""The average length of sequences whose boundaries are all near one end."""
+
+
+MOVED: Mapping[ValueDistribution, Callable[[torch.Tensor], torch.Tensor]] = {
+    ValueDistribution.NORMAL: lambda values: values,
+    ValueDistribution.NAN_TAINTED: lambda values: values,
+    ValueDistribution.SHIFTED: lambda values: values + SHIFT,
+    ValueDistribution.NEGATIVE: lambda values: values - SHIFT,
+    ValueDistribution.LARGE: lambda values: values * LARGE,
+    ValueDistribution.HUGE: lambda values: values * HUGE,
+    ValueDistribution.TIES: lambda values: (2 * values).round() / 2,
+}
+"""What each distribution makes of normally distributed numbers, if that needs neither their type nor more numbers."""
+
+
+def _shares(values: torch.Tensor) -> torch.Tensor:
+    weights = torch.softmax(values, -1) * (values != 0)
+    return weights / weights.sum(-1, keepdim=True).clamp(min=torch.finfo(weights.dtype).tiny)
+
+
+def _one_hot(values: torch.Tensor) -> torch.Tensor:
+    return torch.zeros_like(values).scatter(-1, values.argmax(-1, keepdim=True), 1.0) if values.numel() else values
+
+
+TRANSFORMED: Mapping[Draw, Callable[[torch.Tensor], torch.Tensor]] = {
+    Draw.VALUES: lambda values: values,
+    Draw.UNIT: torch.sigmoid,
+    Draw.LOG_UNIT: torch.nn.functional.logsigmoid,
+    Draw.POSITIVE: torch.nn.functional.softplus,
+    Draw.SHARES: _shares,
+    Draw.LOG_SHARES: lambda values: torch.log_softmax(values, -1),
+    Draw.NORMALISED: lambda values: torch.nn.functional.normalize(values, dim=-1),
+    Draw.ONE_HOT: _one_hot,
+}
+"""What an input's `Draw` makes of numbers, where it needs no more of them."""
 
 
 def computing_type(dtype: DType) -> torch.dtype:
@@ -72,20 +95,84 @@ def make_inputs(op: Op, case: Case) -> dict[str, torch.Tensor | None]:
         if name in case.absent:
             tensors[name] = None
             continue
-        match declared:
-            case Tensor():
-                dtype = TORCH_DTYPES[declared.dtype or case.dtype]
-                values = draw(case, name, declared.extents(case.dims), dtype, declared.draw)
-                if taint is not None and (declared.dtype or case.dtype).is_differentiable:
-                    taint.taint(declared, values)
-                tensors[name] = lay_out(values, case.layout_of(name)).requires_grad_(
-                    name in differentiable and name not in case.frozen
-                )
-            case Integers():
-                tensors[name] = draw_integers(case, name, declared)
-            case Segments():
-                tensors[name] = draw_segments(case, name, declared)
+        values = values_of_input(op, case, name, tensors)
+        if taint is not None and isinstance(declared, Tensor) and (declared.dtype or case.dtype).is_differentiable:
+            taint.taint(declared, values)
+        tensors[name] = values
+    unread = {} if case.scale is Scale.OVERSIZED else undefined_cells(op, case, tensors)
+    for name, values in tensors.items():
+        if values is None:
+            continue
+        if name in unread:
+            poison(values, unread[name])
+        tensors[name] = lay_out(values, case.layout_of(name)).requires_grad_(
+            name in differentiable and name not in case.frozen
+        )
     return tensors
+
+
+def values_of_input(op: Op, case: Case, name: str, before: Mapping[str, torch.Tensor | None]) -> torch.Tensor:
+    """Return an input's values, contiguous; `before` are the inputs that are declared before it."""
+    declared, dims = op.inputs[name], case.dims
+    match declared:
+        case Tensor():
+            return draw(case, name, declared.extents(dims), TORCH_DTYPES[declared.dtype or case.dtype], declared.draw)
+        case Integers():
+            scale = {
+                "is_sparse": _is_sparse(case, declared.extents(dims)),
+                "is_oversized": case.scale is Scale.OVERSIZED,
+            }
+            return draw_integers(declared, dims, _generator(case, name), **scale)
+        case Segments():
+            return draw_segments(declared, dims, _generator(case, name))
+        case Sizes():
+            return draw_sizes(declared, dims, _generator(case, name))
+        case Built():
+            return _built(op, case, name, declared, before)
+
+
+def _built(op: Op, case: Case, name: str, declared: Built, before: Mapping[str, torch.Tensor | None]) -> torch.Tensor:
+    shape, dtype = declared.extents(case.dims), BUILT_DTYPES[declared.dtype]
+    if _is_sparse(case, shape):
+        return sparse(shape, dtype)
+    known = {"generator": _generator(case, name), **before}
+    value = declared.by(**arguments_for(declared.by, known, op.settings(case)))
+    if not isinstance(value, torch.Tensor) or tuple(value.shape) != shape or value.dtype is not dtype:
+        form = f"{tuple(value.shape)} of {value.dtype}" if isinstance(value, torch.Tensor) else repr(value)
+        raise SuiteError(f"{op.id}: the function of the input {name!r} returns {form}, not {shape} of {dtype}")
+    return value.detach().contiguous()
+
+
+def without_undefined_cells(op: Op, case: Case, tensors: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    """Return the tensors with zeros in the cells that the library must not read, as the definition gets them."""
+    return without_cells(tensors, {} if case.scale is Scale.OVERSIZED else undefined_cells(op, case, tensors))
+
+
+def without_cells(tensors: dict[str, torch.Tensor], masks: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    """Return the tensors with zeros in the cells of their masks, by name; a tensor without a mask stays the same."""
+    return {
+        name: torch.where(masks[name], torch.zeros((), dtype=value.dtype), value.detach()) if name in masks else value
+        for name, value in tensors.items()
+    }
+
+
+def undefined_outputs(op: Op, case: Case, inputs: Mapping[str, torch.Tensor | None]) -> dict[str, torch.Tensor]:
+    """Return by output the mask of the cells that the op leaves undefined, for outputs that have any."""
+    if op.defined is None or case.scale is Scale.OVERSIZED:
+        return {}
+    masks = op.defined(**arguments_for(op.defined, inputs, op.settings(case)))
+    return {name: ~mask.to(torch.bool) for name, mask in named(masks).items()}
+
+
+def undefined_cells(op: Op, case: Case, tensors: Mapping[str, torch.Tensor | None]) -> dict[str, torch.Tensor]:
+    """Return by input the mask of the cells that the library must not read, for inputs that declare which it may."""
+    masks: dict[str, torch.Tensor] = {}
+    for name, declared in op.inputs.items():
+        value = tensors.get(name)
+        if isinstance(declared, Tensor) and declared.defined is not None and value is not None:
+            mask = declared.defined(**arguments_for(declared.defined, tensors, op.settings(case)))
+            masks[name] = ~torch.as_tensor(mask, dtype=torch.bool).expand(value.shape)
+    return masks
 
 
 def independent_of_taint(op: Op, case: Case, result: str) -> npt.NDArray[np.bool_] | None:
@@ -126,21 +213,15 @@ def draw(case: Case, name: str, shape: tuple[int, ...], dtype: torch.dtype, how:
         return sparse(shape, dtype)
     values = _numbers(case, name, shape, dtype)
     match how:
-        case Draw.VALUES:
-            pass
-        case Draw.UNIT:
-            values = torch.sigmoid(values)
-        case Draw.LOG_UNIT:
-            values = torch.nn.functional.logsigmoid(values)
-        case Draw.POSITIVE:
-            values = torch.nn.functional.softplus(values)
-        case Draw.SHARES:
-            weights = torch.softmax(values, -1) * (values != 0)
-            values = weights / weights.sum(-1, keepdim=True).clamp(min=torch.finfo(weights.dtype).tiny)
-        case Draw.LOG_SHARES:
-            values = torch.log_softmax(values, -1)
-        case Draw.NORMALISED:
-            values = torch.nn.functional.normalize(values, dim=-1)
+        case Draw.LOGITS:
+            values = values.masked_fill(_infinite(case, name, shape), -math.inf)
+        case Draw.MASK:
+            values = torch.zeros(shape).masked_fill(_infinite(case, name, shape), -math.inf)
+        case Draw.POWERS:
+            most = LARGEST_ROW_EXPONENT
+            values = torch.exp2((most / 3 * _normal(case, name, shape)).round().clamp(-most, most))
+        case _:
+            values = TRANSFORMED[how](values)
     return in_range(values, dtype)
 
 
@@ -165,15 +246,9 @@ def _numbers(case: Case, name: str, shape: tuple[int, ...], dtype: torch.dtype) 
     values = torch.randn(shape, generator=generator, dtype=torch.float32)
     if dtype is torch.float64:  # with digits that float32 does not have
         values = values + torch.randn(shape, generator=generator, dtype=torch.float64) * 2.0**-25
+    if case.values in MOVED:
+        return MOVED[case.values](values)
     match case.values:
-        case ValueDistribution.NORMAL | ValueDistribution.NAN_TAINTED:
-            pass
-        case ValueDistribution.SHIFTED:
-            values = values + SHIFT
-        case ValueDistribution.NEGATIVE:
-            values = values - SHIFT
-        case ValueDistribution.LARGE:
-            values = values * LARGE
         case ValueDistribution.TINY:
             values = values * max(TINY, torch.finfo(dtype).smallest_normal if dtype.is_floating_point else 0.0)
         case ValueDistribution.ZEROS:
@@ -181,91 +256,29 @@ def _numbers(case: Case, name: str, shape: tuple[int, ...], dtype: torch.dtype) 
             if values.dim() > 1:
                 rows = torch.rand(values.shape[:-1], generator=generator) > 1 / 8
                 values = values * rows[..., None]
+        case ValueDistribution.SCALED_ROWS:
+            rows_of = (*shape[:-1], 1) if len(shape) > 1 else shape
+            most = LARGEST_ROW_EXPONENT
+            values = values * torch.exp2(torch.randint(-most, most + 1, rows_of, generator=generator))
+        case _:  # those of MOVED
+            pass
     return values
+
+
+def _infinite(case: Case, name: str, shape: tuple[int, ...]) -> torch.Tensor:
+    """Return the mask of elements that are minus infinity: scattered ones, whole rows, rows but for one element."""
+    generator = _generator(case, f"infinite:{name}")
+    share = INFINITE_SHARES[int(torch.randint(len(INFINITE_SHARES), (), generator=generator))]
+    infinite = torch.rand(shape, generator=generator) < share
+    if len(shape) > 1 and prod(shape) and share:
+        rows = torch.rand(shape[:-1], generator=generator)[..., None]
+        but_one = torch.rand(shape, generator=generator).argmax(-1, keepdim=True) != torch.arange(shape[-1])
+        infinite = infinite | (rows < 1 / 8) | (rows > 7 / 8) & but_one
+    return infinite
 
 
 def _normal(case: Case, name: str, shape: tuple[int, ...]) -> torch.Tensor:
     return torch.randn(shape, generator=_generator(case, name), dtype=torch.float32)
-
-
-def draw_integers(case: Case, name: str, declared: Integers) -> torch.Tensor:
-    """Return uniform integers, of which an eighth, or by the seed all, are at edges of tiles.
-
-    If the input has a value to ignore, none, an eighth or all of the elements have it, by the seed.
-    """
-    generator = _generator(case, name)
-    low, high = extent_of(declared.low, case.dims), extent_of(declared.high, case.dims)
-    shape, dtype = declared.extents(case.dims), INTEGER_DTYPES[declared.dtype]
-    if _is_sparse(case, shape):
-        return _sparse_integers(shape, dtype, low, high)
-    integers = torch.randint(low, max(high, low + 1), shape, generator=generator, dtype=dtype)
-    at_edges = AT_EDGES[int(torch.randint(len(AT_EDGES), (), generator=generator))]
-    integers = torch.where(
-        torch.rand(shape, generator=generator) < at_edges, _at_edges(integers, low, high, generator), integers
-    )
-    if case.scale is Scale.OVERSIZED:  # the largest one is what exceeds 32 bits, times a stride
-        integers.view(-1)[:1] = integers.view(-1)[-1:] = max(low, high - 1)
-    if declared.ignore is not None:
-        share = IGNORED_SHARES[int(torch.randint(len(IGNORED_SHARES), (), generator=generator))]
-        integers[torch.rand(shape, generator=generator) < share] = declared.ignore
-    return integers
-
-
-def _sparse_integers(shape: tuple[int, ...], dtype: torch.dtype, low: int, high: int) -> torch.Tensor:
-    """Return the integer nearest to zero, with the largest one in the first and the last elements.
-
-    Random numbers for billions of elements take minutes and gigabytes, and few of them are read.
-    """
-    nearest = min(max(low, 0), high - 1)
-    if nearest:
-        raise CannotExecute(f"an oversized tensor of integers from {low} to {high}, without zero,")
-    integers = sparse(shape, dtype)
-    flat = integers.view(-1)
-    flat[:FEW] = flat[-FEW:] = high - 1
-    return integers
-
-
-def _at_edges(values: torch.Tensor, low: int, high: int, generator: torch.Generator) -> torch.Tensor:
-    """Move each value up to a multiple of a random power of two, where a tile of that size begins, or one below it."""
-    most = max(1, high - 1).bit_length()
-    bits = torch.randint(min(LEAST_TILE, most - 1), most, values.shape, generator=generator)
-    below = torch.randint(2, values.shape, generator=generator)
-    at = -(-values.to(torch.int64) >> bits << bits) - below
-    return at.clamp(low, max(high - 1, low)).to(values.dtype)
-
-
-def draw_segments(case: Case, name: str, declared: Segments) -> torch.Tensor:
-    """Return random boundaries: by the seed anywhere, or all near one end, so a long sequence has short neighbours.
-
-    If sequences may be empty, boundaries of every other seed may coincide with each other or with an end.
-    """
-    generator = _generator(case, name)
-    total = extent_of(declared.total, case.dims)
-    if declared.may_be_empty and int(torch.randint(2, (), generator=generator)):
-        return _any_bounds(total, declared.extents(case.dims)[0], generator).to(INTEGER_DTYPES[declared.dtype])
-    cuts = declared.extents(case.dims)[0] - 2
-    near = min(total - 1, max(cuts, SHORT * cuts))
-    start, room = ((0, total - 1), (0, near), (total - 1 - near, near))[int(torch.randint(3, (), generator=generator))]
-    chosen = 1 + start + _distinct(room, cuts, generator)
-    ends = torch.tensor([total], dtype=torch.int64)
-    bounds = torch.cat([torch.zeros(1, dtype=torch.int64), chosen.sort().values, ends])
-    return bounds.to(INTEGER_DTYPES[declared.dtype])
-
-
-def _distinct(below: int, count: int, generator: torch.Generator) -> torch.Tensor:
-    """Return so many different integers below a limit."""
-    if below <= LARGE_ELEMENTS:
-        return torch.randperm(below, generator=generator)[:count]
-    # A permutation of billions takes gigabytes.  Of twice as many numbers, some are equal, but never half of them.
-    drawn = torch.randint(below, (2 * count,), generator=generator).unique()
-    return drawn[torch.randperm(drawn.numel(), generator=generator)[:count]]
-
-
-def _any_bounds(total: int, count: int, generator: torch.Generator) -> torch.Tensor:
-    """Return boundaries of which some often coincide, with each other or with an end."""
-    cuts = torch.randint(-total // 4, total + total // 4 + 1, (count,), generator=generator).clamp(0, total)
-    cuts[0], cuts[-1] = 0, total
-    return cuts.sort().values
 
 
 def _generator(case: Case, name: str) -> torch.Generator:
@@ -289,57 +302,6 @@ def seed_globals(case: Case) -> None:
         torch.cuda.manual_seed_all(seed)
     random.seed(seed)
     np.random.seed(seed % (1 << 32))  # noqa: NPY002 - libraries use the global generator
-
-
-def lay_out(values: torch.Tensor, layout: Layout) -> torch.Tensor:
-    """Return the same values in this memory layout."""
-    match layout:
-        case Layout.CONTIGUOUS:
-            return values
-        case Layout.OFFSET:
-            count = values.numel()
-            around = _nan(count + 2 * OFFSET_ELEMENTS, values.dtype)
-            around[OFFSET_ELEMENTS : OFFSET_ELEMENTS + count] = values.reshape(-1)
-            return around[OFFSET_ELEMENTS : OFFSET_ELEMENTS + count].view(values.shape)
-        case Layout.STRIDED:
-            return _strided(values)
-        case Layout.TRANSPOSED:
-            is_batch = values.dim() >= FEWEST_BATCH_DIMS
-            return values.transpose(-3, -2).contiguous().transpose(-3, -2) if is_batch else values
-        case Layout.BATCH_STRIDED:
-            return _batch_strided(values) if values.dim() >= FEWEST_BATCH_DIMS else values
-        case Layout.EXPANDED:
-            return values.reshape(-1)[:1].reshape(()).expand(values.shape) if values.numel() else values
-
-
-def _strided(values: torch.Tensor) -> torch.Tensor:
-    if not values.dim():
-        return values
-    if values.dim() == 1:
-        wide = _nan(2 * values.shape[0], values.dtype)
-        wide[::2] = values
-        return wide[::2]
-    columns = values.shape[-1]
-    rows = prod(values.shape[:-1])
-    wide = _nan(rows * (columns + GAP_ELEMENTS), values.dtype).view(*values.shape[:-1], columns + GAP_ELEMENTS)
-    wide[..., :columns] = values
-    return wide[..., :columns]
-
-
-def _batch_strided(values: torch.Tensor) -> torch.Tensor:
-    batches, rows, *row = values.shape
-    wide = _nan(batches * (rows + 1) * prod(row), values.dtype).view(batches, rows + 1, *row)
-    wide[:, :rows] = values
-    return wide[:, :rows]
-
-
-def _nan(count: int, dtype: torch.dtype) -> torch.Tensor:
-    """Return NaNs, or for integers the largest number."""
-    if not dtype.is_floating_point:
-        return torch.full((count,), torch.iinfo(dtype).max, dtype=dtype)
-    if dtype.itemsize == 1:  # torch 2.13 cannot fill them; 255 is a NaN in all of them
-        return torch.full((count,), 255, dtype=torch.uint8).view(dtype)
-    return torch.full((count,), float("nan"), dtype=dtype)
 
 
 def detached(values: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:

@@ -67,25 +67,42 @@ class Layout(StrEnum):
 
     CONTIGUOUS = "contiguous"
     OFFSET = "offset"
-    """Contiguous rows inside a larger buffer whose other elements are NaN."""
+    """Contiguous rows inside a larger buffer whose other elements are NaN; dims of one element have an odd stride."""
     STRIDED = "strided"
     """Rows with a gap after each; the gaps hold NaN."""
     TRANSPOSED = "transposed"
-    """The two dims before the last are swapped in memory, as `x.transpose(-3, -2)` of a contiguous tensor.
-
-    A tensor of fewer than three dims is contiguous.
-    """
+    """The two dims before the last are swapped in memory, as `x.transpose(-3, -2)` of a contiguous tensor."""
     BATCH_STRIDED = "batch-strided"
-    """Batches with a gap of one NaN row after each, as `x[:, :T]` of a longer tensor; rows are dense.
-
-    A tensor of fewer than three dims is contiguous.
-    """
+    """Batches with a gap of one NaN row after each, as `x[:, :T]` of a longer tensor; rows are dense."""
+    STEPPED = "stepped"
+    """Every second element of longer rows, as `x[..., ::2]`, or as the column `table[:, 0]`; NaN lies between."""
+    COLUMN_MAJOR = "column-major"
+    """The last two dims are swapped in memory, as `x.mT` of a contiguous tensor."""
+    PERMUTED = "permuted"
+    """All dims are in the reverse order in memory."""
+    REPEATED = "repeated"
+    """One slice for all indices of the first dim, whose stride is zero, as `x[:1].expand(T, D)`."""
     EXPANDED = "expanded"
     """One value with strides of zero, as the gradient of `y.sum()`."""
 
 
-FEWEST_BATCH_DIMS = 3
-"""The number of dims from which a tensor has batches of rows, and can be batch-strided or transposed."""
+FEWEST_DIMS = {
+    Layout.STRIDED: 1,
+    Layout.BATCH_STRIDED: 3,
+    Layout.TRANSPOSED: 3,
+    Layout.STEPPED: 1,
+    Layout.COLUMN_MAJOR: 2,
+    Layout.PERMUTED: 3,
+    Layout.REPEATED: 1,
+}
+"""The number of dims from which a tensor can have a layout, where it needs any; tensors of fewer are contiguous."""
+
+
+CONTIGUOUS_LAYOUTS = frozenset({Layout.CONTIGUOUS, Layout.OFFSET})
+LAYOUTS_WITHOUT_ROWS = frozenset({Layout.STEPPED, Layout.COLUMN_MAJOR, Layout.PERMUTED})
+"""Layouts in which the elements of a row are not neighbours."""
+LAYOUTS_WITH_ROWS = frozenset(Layout) - CONTIGUOUS_LAYOUTS - LAYOUTS_WITHOUT_ROWS
+"""Layouts of contiguous rows that are not neighbours of each other."""
 
 
 class ValueDistribution(StrEnum):
@@ -104,6 +121,12 @@ class ValueDistribution(StrEnum):
     """Normal, except at one index of one of the op's independent dims: all elements there are infinite or NaN."""
     NEGATIVE = "negative"
     """Mean -3, deviation 1: shows masked lanes that are zero where a maximum is taken.  Only checks have such cases."""
+    TIES = "ties"
+    """Multiples of one half: equal numbers, zeros of both signs, and numbers half-way between two integers."""
+    SCALED_ROWS = "scaled-rows"
+    """Normal, each row times a power of two of its own, from 2^-12 to 2^12."""
+    HUGE = "huge"
+    """Deviation 10,000: beyond the range of `exp`, and of squares in float16."""
 
 
 class LaneFill(StrEnum):

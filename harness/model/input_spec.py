@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import lru_cache
-from typing import Literal
+from typing import Any, Literal
 
 from harness.model.case import DType
 
@@ -17,6 +17,10 @@ Extent = str | int
 """A number, or integer arithmetic over dims: `T`, `G*D`, `K//2`, `W-1`."""
 
 Integer = Literal["bool", "uint8", "int8", "int16", "int32", "int64"]
+Distinct = bool | Literal["rows"]
+"""Whether integers differ from each other: True for all of a tensor, `"rows"` for those of each row."""
+Contiguity = bool | Literal["rows"]
+"""What a function demands of a tensor's memory: True for a contiguous tensor, `"rows"` for contiguous rows."""
 
 
 class Draw(StrEnum):
@@ -36,6 +40,14 @@ class Draw(StrEnum):
     """The logarithm of their softmax along the last axis."""
     NORMALISED = "normalised"
     """Rows of length one along the last axis: for the keys of delta rules."""
+    LOGITS = "logits"
+    """The numbers themselves; none, some, whole rows, or all but one of a row are minus infinity."""
+    MASK = "mask"
+    """Zeros; none, some, whole rows, or all but one of a row are minus infinity: additive masks."""
+    ONE_HOT = "one-hot"
+    """One at the largest number of each row along the last axis, and zero elsewhere."""
+    POWERS = "powers"
+    """Powers of two from 2^-12 to 2^12: scales of rows, blocks and quantised numbers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,6 +62,13 @@ class Tensor:
     dtype: DType | None = None
     """A fixed element type; None means the case's."""
     draw: Draw = Draw.VALUES
+    contiguous: Contiguity = False
+    defined: Callable[..., Any] | None = None
+    """The function that returns the mask of the cells that the library may read; None for all.
+
+    It takes inputs, dims and options by name.  The other cells hold NaN, or the largest integer.  The definition gets
+    zeros there.
+    """
 
     @property
     def named(self) -> frozenset[str]:
@@ -68,10 +87,14 @@ class Integers:
     shape: tuple[Extent, ...]
     low: Extent = 0
     high: Extent
-    ignore: int | None = None
-    """A value that no, some or all elements have besides: the `ignore_index` of losses."""
+    ignore: Extent | None = None
+    """A value that no, some or all elements have besides: the `ignore_index` of losses, the pad of slots."""
     optional: bool = False
     dtype: Integer = "int64"
+    distinct: Distinct = False
+    ascending: bool = False
+    """Each row, along the last dim, is sorted."""
+    contiguous: Contiguity = False
 
     grad = False
 
@@ -94,8 +117,11 @@ class Segments:
     """The number of sequences; fewer if `total` is smaller."""
     may_be_empty: bool = False
     """The library accepts sequences of length 0."""
+    tail: bool = False
+    """The library accepts tokens after the last sequence: the last boundary may be less than `total`."""
     optional: bool = False
     dtype: Integer = "int64"
+    contiguous: Contiguity = False
 
     grad = False
 
@@ -109,7 +135,54 @@ class Segments:
         return (min(extent_of(self.total, dims), extent_of(self.count, dims)) + 1,)
 
 
-Input = Tensor | Integers | Segments
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sizes:
+    """Sizes of groups that share a total, such as the tokens of each expert; any of them may be 0."""
+
+    count: Extent
+    total: Extent
+    surplus: bool = False
+    """The sum may be less than `total`: the rest belongs to no group."""
+    optional: bool = False
+    dtype: Integer = "int64"
+    contiguous: Contiguity = False
+
+    grad = False
+
+    @property
+    def named(self) -> frozenset[str]:
+        """Names of the dims in its extents."""
+        return _named(self.total, self.count)
+
+    def extents(self, dims: Mapping[str, int]) -> tuple[int, ...]:
+        """Return the shape for these dims."""
+        return (extent_of(self.count, dims),)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Built:
+    """A tensor that a function of the suite makes, from a seeded generator and from inputs declared before it."""
+
+    shape: tuple[Extent, ...]
+    by: Callable[..., Any]
+    """It takes `generator`, a `torch.Generator`, and inputs, dims and options by name, and returns the tensor."""
+    dtype: DType | Integer
+    optional: bool = False
+    contiguous: Contiguity = False
+
+    grad = False
+
+    @property
+    def named(self) -> frozenset[str]:
+        """Names of the dims in its extents."""
+        return _named(*self.shape)
+
+    def extents(self, dims: Mapping[str, int]) -> tuple[int, ...]:
+        """Return the shape for these dims."""
+        return tuple(extent_of(extent, dims) for extent in self.shape)
+
+
+Input = Tensor | Integers | Segments | Sizes | Built
 
 
 def extent_of(extent: Extent, dims: Mapping[str, int]) -> int:

@@ -11,7 +11,7 @@ from math import prod
 from typing import Any, TypedDict
 
 from harness.model.case import USUAL_DTYPES, Case, DType, Environment, GradMode, Scalar, Scale
-from harness.model.input_spec import Input, Tensor
+from harness.model.input_spec import Contiguity, Input, Tensor
 
 GRADIENTS = "gradients"
 """The key under which `Op.where` finds the names of the inputs whose gradients are wanted."""
@@ -75,6 +75,8 @@ class OpSettings(TypedDict, total=False):
     slack: float
     threads: bool
     launches: bool
+    contiguous: Contiguity
+    defined: Callable[..., Any] | None
     compiled: bool
     """True to compile the op's function by `torch.compile`; see `harness.suite.compiled`."""
 
@@ -133,6 +135,13 @@ class Op:
     """True for an op that several threads may call at once, also while one of them tunes a kernel."""
     launches: bool = True
     """False for an op that may run without a kernel: a case that launches none is then checked by its values."""
+    contiguous: Contiguity = False
+    """What the function demands of all inputs that declare nothing themselves."""
+    defined: Callable[..., Any] | None = None
+    """The function that returns the mask of the result's cells that are defined, or a tuple of one for each result.
+
+    It takes inputs, dims and options by name.  None stands for all cells.
+    """
     portable_name: str = ""
     """The suite's name in draws and signatures, the same wherever the suite lies.  Empty: `suite`."""
 

@@ -13,7 +13,18 @@ from pathlib import Path
 from rich.text import Text
 
 from harness.documents.campaign import KnownFinding
-from harness.model.case import CallContext, Case, GradMode, LaneFill, Layout, ProgramOrder, Scale, ValueDistribution
+from harness.model.case import (
+    LAYOUTS_WITH_ROWS,
+    LAYOUTS_WITHOUT_ROWS,
+    CallContext,
+    Case,
+    GradMode,
+    LaneFill,
+    Layout,
+    ProgramOrder,
+    Scale,
+    ValueDistribution,
+)
 from harness.model.finding import Confirmation, Excerpt, Finding, Symptom
 from harness.model.run import Launch, Source
 from harness.model.verdict import ORIGIN, Severity
@@ -21,6 +32,8 @@ from harness.wording import counted, visible
 
 WIDTH = 80
 MOST_ORIGINS = 4
+ROWS_DEMAND = 'contiguous rows, declare contiguous="rows"'
+WHOLE_DEMAND = "a contiguous tensor, declare contiguous=True"
 INDENT = "  "
 LABEL = 15
 CONTEXT = 2
@@ -143,6 +156,8 @@ def facts(finding: Finding) -> Iterator[tuple[str, str]]:
     """Yield label and value of each fact besides the message."""
     case = finding.case
     yield from _subject(finding)
+    if demands := "; ".join(_possible_demands(finding)):
+        yield "contiguity", demands
     device = case.device
     yield "device", f"{device.slug}: {counted(device.sm_count, 'SM')}, sm_{device.arch} ({device.name})"
     if finding.launch:
@@ -174,6 +189,16 @@ def _subject(finding: Finding) -> Iterator[tuple[str, str]]:
     yield "test", finding.watched.test
     if line := finding.watched.called_from:
         yield "called from", f"{line.file}:{line.line}"
+
+
+def _possible_demands(finding: Finding) -> Iterator[str]:
+    """Yield what to declare if the library demands a layout that the smallest case lacks."""
+    if not finding.confirmed or finding.watched is not None:
+        return
+    layouts = {name: layout for name, layout in finding.case.layouts.items() if name != "grad"}
+    for kinds, demand in ((LAYOUTS_WITHOUT_ROWS, ROWS_DEMAND), (LAYOUTS_WITH_ROWS, WHOLE_DEMAND)):
+        if texts := [f"{name} {layout}" for name, layout in layouts.items() if layout in kinds]:
+            yield f"{_listed(texts)}: if the library demands {demand}"
 
 
 def _symptoms(finding: Finding) -> Iterator[tuple[str, str]]:

@@ -12,7 +12,7 @@ from itertools import combinations, permutations
 
 from harness.model.case import CallContext, Case, GradMode, LaneFill, Layout, ProgramOrder, Scale, ValueDistribution
 from harness.model.op import Op
-from harness.search.sort_key import DTYPES, LAYOUTS, dim_order
+from harness.search.sort_key import DTYPES, dim_order, layouts_of
 
 FIRST_STEPS = 4
 
@@ -147,11 +147,11 @@ def gradients(op: Op, case: Case) -> Iterator[Case]:
 
 def layouts(op: Op, case: Case) -> Iterator[Case]:
     """Contiguous layouts for all tensors, then simpler layouts for each."""
-    del op
     if case.layouts:
         yield replace(case, layouts={})
     for name, layout in case.layouts.items():
-        for simpler in LAYOUTS[: LAYOUTS.index(layout)]:
+        possible = layouts_of(op, name)
+        for simpler in possible[: possible.index(layout)] if layout in possible else (Layout.CONTIGUOUS,):
             rest = _without(case.layouts, name)
             yield replace(case, layouts=rest if simpler is Layout.CONTIGUOUS else {**rest, name: simpler})
 

@@ -15,7 +15,9 @@ from collections.abc import Iterator
 from math import prod
 
 from harness.model.case import (
-    FEWEST_BATCH_DIMS,
+    CONTIGUOUS_LAYOUTS,
+    FEWEST_DIMS,
+    LAYOUTS_WITHOUT_ROWS,
     CallContext,
     Case,
     DType,
@@ -27,7 +29,7 @@ from harness.model.case import (
     Scale,
     ValueDistribution,
 )
-from harness.model.input_spec import Tensor
+from harness.model.input_spec import Built, Integers, Tensor
 from harness.model.op import Op
 
 DTYPES, LAYOUTS, VALUES, FILLS, ORDERS = (
@@ -41,12 +43,8 @@ SCALES = tuple(Scale)
 CONTEXTS = tuple(CallContext)
 GRAD_MODES = tuple(GradMode)
 
-FEWEST_DIMS = {
-    Layout.STRIDED: 2,
-    Layout.BATCH_STRIDED: FEWEST_BATCH_DIMS,
-    Layout.TRANSPOSED: FEWEST_BATCH_DIMS,
-}
-"""The number of dims from which a tensor is given a layout, if it needs any."""
+RARE_LAYOUTS = LAYOUTS_WITHOUT_ROWS | {Layout.REPEATED}
+"""Layouts that few callers pass, and that few cases have."""
 
 SortKey = tuple[int, ...]
 """Less is simpler."""
@@ -69,13 +67,33 @@ def layouts_of(op: Op, name: str) -> tuple[Layout, ...]:
 
     Outputs are unknown before a run: cotangents are taken to have as many dims as the largest input, and two at least.
     """
-    shapes = {other: spec.shape for other, spec in op.inputs.items() if isinstance(spec, Tensor)}
-    dims = len(shapes[name]) if name in shapes else max((2, *map(len, shapes.values())))
-    return tuple(
-        layout
-        for layout in LAYOUTS
-        if dims >= FEWEST_DIMS.get(layout, 0) and not (layout is Layout.EXPANDED and name in shapes)
-    )
+    if name not in op.inputs:
+        shapes = (len(declared.shape) for declared in op.inputs.values() if isinstance(declared, Tensor))
+        dims = max((2, *shapes))
+        return tuple(
+            layout for layout in LAYOUTS if dims >= FEWEST_DIMS.get(layout, 0) and layout is not Layout.REPEATED
+        )
+    declared = op.inputs[name]
+    dims = len(declared.shape) if isinstance(declared, Tensor | Integers | Built) else 1
+    contiguity = declared.contiguous or op.contiguous
+
+    def is_legal(layout: Layout) -> bool:
+        if layout is Layout.EXPANDED or dims < FEWEST_DIMS.get(layout, 0):
+            return False
+        if layout is Layout.STRIDED and dims == 1:  # as a stepped one
+            return False
+        if contiguity == "rows" and (dims > 1 or layout is not Layout.REPEATED):
+            return layout not in LAYOUTS_WITHOUT_ROWS
+        return not contiguity or layout in CONTIGUOUS_LAYOUTS
+
+    return tuple(filter(is_legal, LAYOUTS))
+
+
+def usual_layouts_of(op: Op, name: str) -> tuple[Layout, ...]:
+    """Return those of the layouts that many callers pass: only contiguous tensors of integers."""
+    if name in op.inputs and not isinstance(op.inputs[name], Tensor):
+        return (Layout.CONTIGUOUS,)
+    return tuple(layout for layout in layouts_of(op, name) if layout not in RARE_LAYOUTS)
 
 
 def distance(op: Op, name: str, size: int) -> int:

@@ -33,7 +33,7 @@ from harness.search.long_cases import early_long_cases, long_cases, long_dims
 from harness.search.oversized import ONE_IN as OVERSIZED_ONE_IN
 from harness.search.oversized import growing_dim_sets, oversized_cases
 from harness.search.sizes import SizeContext, families
-from harness.search.sort_key import DTYPES, dim_order, layouts_of, values_of
+from harness.search.sort_key import DTYPES, dim_order, layouts_of, usual_layouts_of, values_of
 
 USUAL_ELEMENTS = 2**16
 RARE_ELEMENTS = 2**18
@@ -42,6 +42,8 @@ ELEMENT_LIMITS = st.sampled_from((USUAL_ELEMENTS,) * 15 + (RARE_ELEMENTS,))
 
 LEAST_CONTIGUOUS = 3
 """A layout is drawn from so many that are contiguous and the others, or from as many as there are others."""
+RARE_LAYOUT_ONE_IN = 4
+"""One case in so many has an input, or cotangents, in a layout that few callers pass."""
 OFFSETS = st.integers(0, ONE_CASE_IN - 1).map(lambda number: (number + 3) % ONE_CASE_IN)
 SEEDS = st.builds(lambda block, offset: ONE_CASE_IN * block + offset, st.integers(0, 2**16 // ONE_CASE_IN - 1), OFFSETS)
 """One in `ONE_CASE_IN` is a multiple of it.
@@ -212,8 +214,7 @@ def cases(draw: st.DrawFn, op: Op, device: DeviceProfile, feedback: LaunchFeedba
     plan = draw(_plans(op, device, feedback, limit).filter(op.allows))
     configs = {kernel: draw(st.integers(0, count - 1)) for kernel, count in feedback.configs.items()}
     dtype = draw(st.sampled_from(_dtypes(op)))
-    layouts = {name: draw(_layouts(layouts_of(op, name))) for name in _tensors(op) if name not in plan.absent}
-    layouts["grad"] = draw(_layouts(layouts_of(op, "grad")))
+    layouts = draw(_drawn_layouts(op, plan.absent))
     values = draw(st.sampled_from((ValueDistribution.NORMAL, *values_of(op))))
     if not dtype.is_differentiable and values is ValueDistribution.NAN_TAINTED:
         values = ValueDistribution.NORMAL  # the other types are not tainted: some have no infinity
@@ -236,6 +237,29 @@ def cases(draw: st.DrawFn, op: Op, device: DeviceProfile, feedback: LaunchFeedba
             return draw(long_cases(op, usual))
         case Scale.OVERSIZED:
             return draw(oversized_cases(op, usual))
+
+
+@st.composite
+def _drawn_layouts(draw: st.DrawFn, op: Op, absent: tuple[str, ...]) -> dict[str, Layout]:
+    """Draw a usual layout for each tensor of numbers and for the cotangents, and in some cases a rare one for one."""
+    names = (*(name for name in _tensors(op) if name not in absent), "grad")
+    layouts = {name: draw(_layouts(usual_layouts_of(op, name))) for name in names}
+    if rare := rare_layouts(op, absent):
+        at = draw(st.integers(0, RARE_LAYOUT_ONE_IN - 1))
+        if at == RARE_LAYOUT_ONE_IN - 1:
+            name, possible = rare[draw(st.integers(0, len(rare) - 1))]
+            layouts[name] = draw(st.sampled_from(possible))
+    return layouts
+
+
+def rare_layouts(op: Op, absent: tuple[str, ...]) -> tuple[tuple[str, tuple[Layout, ...]], ...]:
+    """Return inputs, and `grad`, with the layouts that only some cases have, for those that may have any."""
+    by_name = {
+        name: tuple(layout for layout in layouts_of(op, name) if layout not in usual_layouts_of(op, name))
+        for name in (*op.inputs, "grad")
+        if name not in absent
+    }
+    return tuple((name, layouts) for name, layouts in by_name.items() if layouts)
 
 
 @st.composite

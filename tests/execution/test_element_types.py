@@ -7,7 +7,9 @@ import torch
 
 from harness import catalogue
 from harness.execution.definition_memory import DefinitionMemory
-from harness.execution.inputs import INTEGER_DTYPES, TORCH_DTYPES, draw, lay_out, make_cotangents, make_inputs
+from harness.execution.inputs import TORCH_DTYPES, draw, make_cotangents, make_inputs
+from harness.execution.integer_inputs import INTEGER_DTYPES
+from harness.execution.layouts import lay_out
 from harness.execution.tolerance import NO_ERROR, Expected, Truth, error_of, tolerance_of
 from harness.model.case import Case, DType, Layout, ValueDistribution
 from harness.model.input_spec import Integer, Integers, Tensor

@@ -4,19 +4,11 @@ import pytest
 import torch
 
 from harness.errors import SuiteError
-from harness.execution.inputs import (
-    GAP_ELEMENTS,
-    OFFSET_ELEMENTS,
-    draw,
-    draw_integers,
-    draw_segments,
-    lay_out,
-    make_cotangents,
-    make_inputs,
-)
+from harness.execution.inputs import draw, make_cotangents, make_inputs
+from harness.execution.layouts import GAP_ELEMENTS, OFFSET_ELEMENTS, UNIT_STRIDE, lay_out
 from harness.execution.suite_arguments import arguments_for
 from harness.model.case import DType, Layout, ValueDistribution
-from harness.model.input_spec import Draw, Integers, Segments, Tensor
+from harness.model.input_spec import Draw, Tensor
 from tests.execution.ops_for_tests import LAYER_NORM, case
 
 
@@ -57,53 +49,6 @@ def test_each_draw_transforms_the_values_of_the_case() -> None:
     assert torch.isfinite(shares).all()
 
 
-def test_some_integers_are_at_edges_of_tiles() -> None:
-    labels = Integers(shape=("T",), low=0, high=140_000)
-    made = torch.cat([draw_integers(case(rows=200, seed=seed), "labels", labels) for seed in range(40)])
-    edge = torch.tensor([65_536, 65_535, 131_072, 131_071])
-    assert all((made == one).sum() >= 2 for one in edge)
-    assert torch.isin(made, edge).float().mean() < 0.1
-    assert (int(made.min()) >= 0, int(made.max()) < 140_000) == (True, True)
-
-
-def test_integers_stay_in_range_except_ignored_ones() -> None:
-    labels = Integers(shape=("T",), high="D", ignore=-100)
-    shares: set[float] = set()
-    for seed in range(40):
-        made = draw_integers(case(rows=64, columns=7, seed=seed), "labels", labels)
-        kept = made[made != -100]
-        assert ((kept >= 0) & (kept < 7)).all()
-        shares.add(len(kept) / 64)
-    assert {0.0, 1.0} < shares
-    offsets = draw_integers(case(rows=64), "offsets", Integers(shape=("T",), low="-T", high="T+1", dtype="int32"))
-    assert offsets.dtype is torch.int32
-    assert int(offsets.min()) < 0 < int(offsets.max())
-
-
-def test_segments_rise_from_zero_to_the_total_and_may_be_uneven() -> None:
-    longest: list[int] = []
-    for seed in range(20):
-        bounds = draw_segments(case(rows=200, columns=5, seed=seed), "cu", Segments(total="T", count="D"))
-        assert (bounds[0], bounds[-1], len(bounds)) == (0, 200, 6)
-        assert int(bounds.diff().min()) >= 1
-        longest.append(int(bounds.diff().max()))
-    assert max(longest) > 150
-    assert min(longest) < 120
-    assert draw_segments(case(rows=3, columns=8), "cu", Segments(total="T", count="D")).tolist() == [0, 1, 2, 3]
-
-
-def test_sequences_are_empty_only_if_the_op_accepts_that() -> None:
-    may = Segments(total="T", count="D", may_be_empty=True)
-    drawn = [draw_segments(case(rows=40, columns=8, seed=seed), "cu", may) for seed in range(40)]
-    for bounds in drawn:
-        assert (bounds[0], bounds[-1], len(bounds)) == (0, 40, 9)
-        assert int(bounds.diff().min()) >= 0
-    empty = [bounds for bounds in drawn if int(bounds.diff().min()) == 0]
-    assert 8 < len(empty) < 32
-    assert any(bounds[1] == 0 for bounds in empty)
-    assert any(bounds[-2] == 40 for bounds in empty)
-
-
 def test_extents_are_integer_arithmetic_over_dims() -> None:
     declared = Tensor(shape=("T*D", "D//2", "T-1", 3))
     assert declared.extents({"T": 4, "D": 6}) == (24, 3, 3, 3)
@@ -132,6 +77,11 @@ def test_values_come_from_the_distribution_they_name() -> None:
     assert torch.equal(drawn(ValueDistribution.NEGATIVE), normal - 3)
     assert torch.equal(drawn(ValueDistribution.LARGE), normal * 100)
     assert torch.equal(drawn(ValueDistribution.TINY), normal * 1e-4)
+    assert torch.equal(drawn(ValueDistribution.HUGE), normal * 10_000)
+    assert torch.equal(drawn(ValueDistribution.TIES), (2 * normal).round() / 2)
+    scaled = (drawn(ValueDistribution.SCALED_ROWS) / normal).log2()
+    assert torch.equal(scaled, scaled[:, :1].round().expand(64, 64))
+    assert (float(scaled.min()), float(scaled.max())) == (-11, 12)
     zeros = drawn(ValueDistribution.ZEROS)
     assert bool(((zeros == 0) | (zeros == normal)).all())
     assert 0.3 < float((zeros == 0).float().mean()) < 0.6
@@ -143,46 +93,45 @@ def test_values_come_from_the_distribution_they_name() -> None:
 def test_every_layout_holds_the_values_and_nan_around_them(layout: Layout, shape: tuple[int, ...]) -> None:
     values = torch.randn(shape)
     made = lay_out(values, layout)
-    assert made.shape == values.shape
-    inner = list(values.stride())
-    count = values.numel()
-    match layout:
-        case Layout.CONTIGUOUS:
-            expected, strides, around, offset = values, inner, 0, 0
-        case Layout.OFFSET:
-            expected, strides, around, offset = values, inner, 2 * OFFSET_ELEMENTS, OFFSET_ELEMENTS
-        case Layout.STRIDED:
-            expected, offset = values, 0
-            wide = torch.empty(*shape[:-1], shape[-1] + GAP_ELEMENTS) if len(shape) > 1 else torch.empty(2 * count)
-            strides = [2] if len(shape) == 1 else list(wide.stride()) if shape else []
-            around = (wide.numel() - count) if shape else 0
-        case Layout.BATCH_STRIDED:
-            expected, offset = values, 0
-            wide = torch.empty(shape[0], shape[1] + 1, *shape[2:]) if len(shape) > 2 else values
-            strides, around = list(wide.stride()), wide.numel() - count
-        case Layout.TRANSPOSED:
-            expected, around, offset = values, 0, 0
-            strides = (
-                list(values.transpose(-3, -2).contiguous().transpose(-3, -2).stride()) if len(shape) > 2 else inner
-            )
-        case Layout.EXPANDED:
-            expected = values.reshape(-1)[:1].reshape(()).expand(shape) if count else values
-            strides, around, offset = [0] * len(shape) if count else inner, None, 0
+    expected = values
+    if layout is Layout.REPEATED and shape:
+        expected = values[:1].expand(shape)
+    if layout is Layout.EXPANDED:
+        expected = values.reshape(-1)[:1].expand(values.numel()).view(shape)
     assert torch.equal(made, expected)
-    assert made.storage_offset() == offset
-    if count:
-        assert list(made.stride()) == strides
-    if around is not None:
-        storage = torch.empty(0).set_(made.untyped_storage())
-        assert int(storage.isnan().sum()) == around
-        assert storage.numel() == count + around
+    storage = torch.empty(0).set_(made.untyped_storage())
+    places = torch.arange(storage.numel()).as_strided(made.shape, made.stride(), made.storage_offset())
+    covered = torch.isin(torch.arange(storage.numel()), places.flatten())
+    if layout is not Layout.EXPANDED:  # which keeps the memory of all values
+        assert bool(storage[~covered].isnan().all())
 
 
-def test_batches_have_a_gap_and_transposed_tensors_another_order() -> None:
-    values = torch.randn(2, 3, 4)
-    assert lay_out(values, Layout.BATCH_STRIDED).stride() == (16, 4, 1)
-    assert lay_out(values, Layout.TRANSPOSED).stride() == (4, 8, 1)
-    assert lay_out(torch.randn(2, 3, 4, 5), Layout.TRANSPOSED).stride() == (60, 5, 15, 1)
+@pytest.mark.parametrize(
+    ("layout", "strides", "around"),
+    [
+        (Layout.CONTIGUOUS, (60, 20, 5, 1), 0),
+        (Layout.OFFSET, (60, 20, 5, 1), 2 * OFFSET_ELEMENTS),
+        (Layout.STRIDED, (12 * (5 + GAP_ELEMENTS), 4 * (5 + GAP_ELEMENTS), 5 + GAP_ELEMENTS, 1), 24 * GAP_ELEMENTS),
+        (Layout.TRANSPOSED, (60, 5, 15, 1), 0),
+        (Layout.BATCH_STRIDED, (80, 20, 5, 1), 40),
+        (Layout.STEPPED, (120, 40, 10, 2), 120),
+        (Layout.COLUMN_MAJOR, (60, 20, 1, 4), 0),
+        (Layout.PERMUTED, (1, 2, 6, 24), 0),
+        (Layout.REPEATED, (0, 20, 5, 1), -60),
+        (Layout.EXPANDED, (0, 0, 0, 0), -119),
+    ],
+)
+def test_every_layout_has_its_strides(layout: Layout, strides: tuple[int, ...], around: int) -> None:
+    made = lay_out(torch.randn(2, 3, 4, 5), layout)
+    assert made.stride() == strides
+    assert torch.empty(0).set_(made.untyped_storage()).numel() == 120 + (around if layout is not Layout.EXPANDED else 0)
+
+
+def test_dims_of_one_element_have_a_stride_that_says_nothing() -> None:
+    made = lay_out(torch.randn(1, 3, 1, 4), Layout.OFFSET)
+    assert made.stride() == (UNIT_STRIDE, 4, UNIT_STRIDE, 1)
+    assert made.is_contiguous()
+    assert lay_out(torch.randn(7), Layout.STRIDED).stride() == (2,)
 
 
 def test_cotangents_are_random_and_have_the_cases_layout() -> None:

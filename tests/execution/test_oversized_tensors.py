@@ -9,10 +9,10 @@ import torch
 
 from harness.errors import CannotExecute
 from harness.execution.execution import Execution
-from harness.execution.inputs import draw_integers, draw_segments
+from harness.execution.inputs import make_inputs
 from harness.execution.oversized_tensors import LARGE, SparseMemory, sparse
 from harness.execution.poison import FreshMemory
-from harness.model.case import Scale
+from harness.model.case import Case, Scale
 from harness.model.input_spec import Integers, Segments, Tensor
 from harness.model.op import Op
 from harness.model.run import Completed, Unsupported
@@ -78,13 +78,18 @@ def test_views_stay_views_and_small_results_are_small(oversized: torch.Tensor) -
     assert small.tolist() == [1.0, 2.0, 3.0, 4.0]
 
 
+def drawn(oversized: Case, declared: Integers | Segments) -> torch.Tensor:
+    value = make_inputs(replace(LAYER_NORM, inputs={"value": declared}), oversized)["value"]
+    assert value is not None
+    return value
+
+
 def test_integers_of_an_oversized_case_take_no_memory() -> None:
     oversized = replace(case(rows=2**31 + 9, columns=5), scale=Scale.OVERSIZED)
     before = resident_kib()
-    labels = draw_integers(oversized, "labels", Integers(shape=("T",), high=7, ignore=-100))
-    bounds = [
-        draw_segments(replace(oversized, seed=seed), "cu", Segments(total="T", count="D")).tolist() for seed in range(9)
-    ]
+    labels = drawn(oversized, Integers(shape=("T",), high=7, ignore=-100))
+    boundaries = Segments(total="T", count="D")
+    bounds = [drawn(replace(oversized, seed=seed), boundaries).tolist() for seed in range(9)]
     assert resident_kib() - before < LITTLE_KIB
     assert (labels.shape, labels.dtype) == ((2**31 + 9,), torch.int64)
     assert [int(labels[at]) for at in (0, 2**30, -1)] == [6, 0, 6]

@@ -65,6 +65,8 @@ program 3 loads x[-1], outside the storage (layernorm.py:4)
 
   smallest case  layer_norm  T=3 D=1 G=1  fp32, no residual or weight, x
                  strided, layer_norm_bwd_kernel config 2
+  contiguity     x strided: if the library demands a contiguous tensor, declare
+                 contiguous=True
   device         rtx-pro-6000: 188 SMs, sm_120 (NVIDIA RTX PRO 6000 Blackwell
                  Workstation Edition)
   launch         grid 188 x 1 x 1; BT: 32, num_warps: 4 (config 3 of 6)

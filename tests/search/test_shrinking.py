@@ -21,7 +21,7 @@ SIGNATURE = Signature(
 )
 LIMITS = ShrinkLimits(runs=300, seconds=60.0)
 BATCH = Batch(
-    op=OP, device=DEVICE, feedback=LaunchFeedback(tile_sizes=frozenset({32}), configs={KERNEL: 6}), seed=3, size=200
+    op=OP, device=DEVICE, feedback=LaunchFeedback(tile_sizes=frozenset({32}), configs={KERNEL: 6}), seed=6, size=200
 )
 
 

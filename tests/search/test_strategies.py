@@ -8,16 +8,18 @@ import pytest
 
 from harness.errors import SuiteError
 from harness.execution.paired_run_policy import is_sampled
-from harness.model.case import USUAL_DTYPES, Case, Layout, ValueDistribution
-from harness.model.input_spec import Tensor
+from harness.model.case import LAYOUTS_WITHOUT_ROWS, USUAL_DTYPES, Case, Layout, ValueDistribution
+from harness.model.input_spec import Contiguity, Tensor
 from harness.model.op import Dim
 from harness.search.campaign_plan import EXAMPLES
 from harness.search.launch_feedback import LaunchFeedback
+from harness.search.sort_key import RARE_LAYOUTS, layouts_of
 from harness.search.strategies import RARE_ELEMENTS, USUAL_ELEMENTS, Batch, scouts
+from harness.suite import integers
 from tests.search.fakes import DEVICE, KERNEL, OP, SIMPLEST
 
 FEEDBACK = LaunchFeedback(tile_sizes=frozenset({32, 64}), configs={KERNEL: 6})
-BATCH = Batch(op=OP, device=DEVICE, feedback=FEEDBACK, seed=8, size=400)
+BATCH = Batch(op=OP, device=DEVICE, feedback=FEEDBACK, seed=9, size=400)
 
 
 @pytest.fixture(scope="module")
@@ -56,7 +58,12 @@ def test_every_value_of_every_axis_is_drawn(drawn: tuple[Case, ...]) -> None:
     assert {case.values for case in drawn} == set(ValueDistribution) - left_out
     assert {case.absent for case in drawn} == {(), ("residual",), ("weight",), ("residual", "weight")}
     assert {case.configs.get(KERNEL, 0) for case in drawn} == set(range(6))
-    assert layouts_in(drawn) == {Layout.OFFSET, Layout.STRIDED, Layout.EXPANDED}
+    assert layouts_in(drawn) == set(Layout) - {
+        Layout.CONTIGUOUS,
+        Layout.TRANSPOSED,
+        Layout.BATCH_STRIDED,
+        Layout.PERMUTED,
+    }
 
 
 def layouts_in(drawn: Sequence[Case]) -> set[Layout]:
@@ -69,6 +76,29 @@ def test_tensors_of_three_dims_have_more_layouts() -> None:
     assert layouts_in(drawn) == set(Layout) - {Layout.CONTIGUOUS}
     for layout in (Layout.BATCH_STRIDED, Layout.TRANSPOSED):
         assert {name for case in drawn for name, given in case.layouts.items() if given is layout} == {"x", "grad"}
+
+
+def test_one_case_in_four_has_a_rare_layout_and_of_one_input() -> None:
+    op = replace(OP, inputs={**OP.inputs, "at": integers("T", high=4), "rows": integers("T", high=4, contiguous=True)})
+    rare = [
+        [name for name, layout in case.layouts.items() if layout in RARE_LAYOUTS or name in {"at", "rows"}]
+        for case in replace(BATCH, op=op).draw()
+    ]
+    assert {len(names) for names in rare} == {0, 1}
+    assert 30 < sum(map(len, rare)) < 140
+    assert {name for names in rare for name in names} == {*op.inputs, "grad"}
+
+
+@pytest.mark.parametrize(
+    ("contiguous", "illegal"), [(True, RARE_LAYOUTS | {Layout.STRIDED}), ("rows", LAYOUTS_WITHOUT_ROWS)]
+)
+def test_layouts_follow_what_an_op_or_an_input_demands(contiguous: Contiguity, illegal: frozenset[Layout]) -> None:
+    of_op = replace(OP, contiguous=contiguous)
+    of_input = replace(OP, inputs={**OP.inputs, "x": replace(OP.inputs["x"], contiguous=contiguous)})
+    assert not illegal & {*layouts_of(of_op, "x"), *layouts_of(of_op, "weight")}
+    assert not illegal & {*layouts_of(of_input, "x")}
+    assert illegal & {*layouts_of(of_input, "weight")}
+    assert illegal & {*layouts_of(of_op, "grad")}
 
 
 @pytest.mark.parametrize(

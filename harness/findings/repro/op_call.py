@@ -6,7 +6,7 @@ from typing import Any, Self
 
 import torch
 
-from harness.execution.inputs import LARGE, SHIFT, TINY, TORCH_DTYPES, make_cotangents, make_inputs, seed_of
+from harness.execution.inputs import HUGE, LARGE, SHIFT, TINY, TORCH_DTYPES, make_cotangents, make_inputs, seed_of
 from harness.execution.suite_arguments import arguments_for
 from harness.findings.repro.code_layout import needed_imports
 from harness.findings.repro.pieces import CallRecord, Preamble
@@ -23,7 +23,9 @@ NUMBERS = {
     ValueDistribution.SHIFTED: f"({{}} + {SHIFT})",
     ValueDistribution.NEGATIVE: f"({{}} - {SHIFT})",
     ValueDistribution.LARGE: f"({{}} * {LARGE})",
+    ValueDistribution.HUGE: f"({{}} * {HUGE})",
     ValueDistribution.TINY: f"({{}} * {TINY})",
+    ValueDistribution.TIES: "((2 * {}).round() / 2)",
 }
 DRAWS = {
     Draw.VALUES: "{}",
@@ -215,7 +217,9 @@ def _require_grad(leaf: str, lines: list[str]) -> None:
 def _recipe(run: _Run, name: str, value: torch.Tensor) -> str | None:
     """Return the expression that draws an input as the harness does; None if there is no single one."""
     declared, values = run.op.inputs[name], run.case.values
-    if not isinstance(declared, Tensor) or values not in NUMBERS or declared.draw not in DRAWS:
+    if not isinstance(declared, Tensor) or declared.defined is not None:
+        return None
+    if values not in NUMBERS or declared.draw not in DRAWS:
         return None
     return DRAWS[declared.draw].format(NUMBERS[values].format(_normal(run.case, name, value)))
 

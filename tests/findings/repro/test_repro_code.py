@@ -11,7 +11,8 @@ import pytest
 import torch
 
 from harness import catalogue
-from harness.execution.inputs import lay_out, make_inputs
+from harness.execution.inputs import make_inputs
+from harness.execution.layouts import lay_out
 from harness.execution.poison import PATTERNS
 from harness.findings.repro.code_layout import COLUMNS, joined, laid_out, retouched
 from harness.findings.repro.op_call import OpResults, call_record

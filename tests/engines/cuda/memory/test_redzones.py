@@ -9,7 +9,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils import dlpack
 
 from harness.engines.cuda.memory.redzones import ARENA_BYTES, REDZONE_BYTES, Damage, RedzoneMemory
-from harness.execution.inputs import lay_out
+from harness.execution.layouts import lay_out
 from harness.execution.poison import count_poison
 from harness.model.case import Layout
 from harness.model.run import AddressSpace

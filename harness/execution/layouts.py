@@ -1,0 +1,106 @@
+"""Tensors of equal values in other memory layouts.
+
+The memory around and between the elements holds NaN, or the largest integer, so a lane that lands there shows in
+results.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from math import prod
+
+import torch
+
+from harness.model.case import FEWEST_DIMS, Layout
+
+OFFSET_ELEMENTS = 67
+"""Odd, so that an offset tensor's address is not a multiple of 16 bytes and Triton specialises for that."""
+UNIT_STRIDE = 31
+"""The stride of a dim of one element in an offset tensor: odd, and no stride that another dim explains."""
+GAP_ELEMENTS = 5
+STEP = 2
+"""The distance of neighbours in a stepped tensor, in elements."""
+
+
+def lay_out(values: torch.Tensor, layout: Layout) -> torch.Tensor:
+    """Return the same values in this memory layout, if the tensor has enough dims for it.
+
+    A repeated or an expanded tensor keeps only some of the values.
+    """
+    return values if values.dim() < FEWEST_DIMS.get(layout, 0) else _LAID_OUT[layout](values)
+
+
+def _offset(values: torch.Tensor) -> torch.Tensor:
+    count = values.numel()
+    around = _filler(count + 2 * OFFSET_ELEMENTS, values.dtype)
+    around[OFFSET_ELEMENTS : OFFSET_ELEMENTS + count] = values.reshape(-1)
+    strides = [
+        UNIT_STRIDE if extent == 1 else stride for extent, stride in zip(values.shape, values.stride(), strict=True)
+    ]
+    return around.as_strided(values.shape, strides, OFFSET_ELEMENTS)
+
+
+def _strided(values: torch.Tensor) -> torch.Tensor:
+    columns = values.shape[-1]
+    rows = prod(values.shape[:-1])
+    wide = _filler(rows * (columns + GAP_ELEMENTS), values.dtype).view(*values.shape[:-1], columns + GAP_ELEMENTS)
+    wide[..., :columns] = values
+    return wide[..., :columns]
+
+
+def _stepped(values: torch.Tensor) -> torch.Tensor:
+    wide = _filler(STEP * values.numel(), values.dtype).view(*values.shape[:-1], STEP * values.shape[-1])
+    wide[..., ::STEP] = values
+    return wide[..., ::STEP]
+
+
+def _batch_strided(values: torch.Tensor) -> torch.Tensor:
+    batches, rows, *row = values.shape
+    wide = _filler(batches * (rows + 1) * prod(row), values.dtype).view(batches, rows + 1, *row)
+    wide[:, :rows] = values
+    return wide[:, :rows]
+
+
+def _swapped(values: torch.Tensor, first: int, second: int) -> torch.Tensor:
+    return values.transpose(first, second).contiguous().transpose(first, second)
+
+
+def _permuted(values: torch.Tensor, order: Sequence[int]) -> torch.Tensor:
+    back = sorted(range(len(order)), key=order.__getitem__)
+    return values.permute(*order).contiguous().permute(*back)
+
+
+def _repeated(values: torch.Tensor) -> torch.Tensor:
+    return values[:1].clone().expand(values.shape) if values.numel() else values
+
+
+def _expanded(values: torch.Tensor) -> torch.Tensor:
+    return values.reshape(-1)[:1].reshape(()).expand(values.shape) if values.numel() else values
+
+
+_LAID_OUT: Mapping[Layout, Callable[[torch.Tensor], torch.Tensor]] = {
+    Layout.CONTIGUOUS: lambda values: values,
+    Layout.OFFSET: _offset,
+    Layout.STRIDED: lambda values: _strided(values) if values.dim() > 1 else _stepped(values),
+    Layout.TRANSPOSED: lambda values: _swapped(values, -3, -2),
+    Layout.BATCH_STRIDED: _batch_strided,
+    Layout.STEPPED: _stepped,
+    Layout.COLUMN_MAJOR: lambda values: _swapped(values, -2, -1),
+    Layout.PERMUTED: lambda values: _permuted(values, range(values.dim())[::-1]),
+    Layout.REPEATED: _repeated,
+    Layout.EXPANDED: _expanded,
+}
+
+
+def poison(values: torch.Tensor, cells: torch.Tensor) -> None:
+    """Overwrite cells that no code may read, by a mask, with NaN, or for integers with the largest number."""
+    as_stored = values.view(torch.uint8) if values.dtype.is_floating_point and values.element_size() == 1 else values
+    as_stored[cells] = _filler(1, values.dtype).view(as_stored.dtype)
+
+
+def _filler(count: int, dtype: torch.dtype) -> torch.Tensor:
+    if dtype is torch.bool:
+        return torch.ones(count, dtype=dtype)
+    if not dtype.is_floating_point:
+        return torch.full((count,), torch.iinfo(dtype).max, dtype=dtype)
+    if dtype.itemsize == 1:  # torch 2.13 cannot fill them; 255 is a NaN in all of them
+        return torch.full((count,), 255, dtype=torch.uint8).view(dtype)
+    return torch.full((count,), float("nan"), dtype=dtype)
