@@ -59,6 +59,7 @@ __all__ = [
     "beside",
     "built",
     "compiled",
+    "dequantised",
     "groups",
     "integers",
     "jax_call",
@@ -303,6 +304,24 @@ def jax_call(
     """
     calls = importlib.import_module("harness.engines.jax.calls")  # a worker's part of the harness, which needs torch
     return calls.call(function, tensors, tuned_while=tuned_while, aliases=aliases)
+
+
+def dequantised(
+    stored: Any, scale: Any, *, packed: str | None = None, group: int | None = None, zero: Any = None
+) -> Any:
+    """Return the numbers that a quantised tensor stands for, `(stored - zero) * scale`, inside a definition.
+
+    Args:
+        stored: integers, or numbers of eight bits.
+        scale: one number, one for each row (with a last axis of 1), or one for each group; bytes (`uint8`) are the
+            exponents of powers of two, as in MX formats: 0 is 2^-127, and 255 is NaN.
+        packed: `"int4"`, `"uint4"` or `"fp4"` if each byte holds two numbers along the last axis, the first one in its
+            low bits.
+        group: how many neighbours along the last axis share a scale; None if the scale broadcasts.
+        zero: the zero point of each scale.
+    """
+    quantised = importlib.import_module("harness.execution.quantised")  # a worker's part of the harness: needs torch
+    return quantised.dequantised(stored, scale, packed=packed, group=group, zero=zero)
 
 
 class Declaration:
