@@ -51,7 +51,7 @@ PLAIN = 'dims={"T": tokens(64)}, inputs={"x": tensor("T")}'
             'dims={"T": Dim(low=1, high=4, choices=(2, 8))}, inputs={"x": tensor("T")}',
             "has the dim T with the choice 8 outside 1 to 4",
         ),
-        ('dims={"T": tokens()}, inputs={"x": ("T",)}', "has the input x=('T',): write tensor(…), integers(…) or"),
+        ('dims={"T": tokens()}, inputs={"x": ("T",)}', "has the input x=('T',): write tensor(…), integers(…), "),
         ('dims={"T": tokens()}, inputs=(tensor("T"),)', "has inputs=(Tensor("),
         ('dims={"T": tokens()}, inputs={"x": tensor("T*D")}', "has an extent of x with an unknown dim 'D': known: T"),
         (

@@ -61,7 +61,7 @@ def _op(name: str, task: SampledTask, *, body: Sequence[str], definition: Sequen
         name=name,
         dims={dim.name: _dim(dim) for dim in task.dims},
         inputs={sampled.name: _input(sampled) for sampled in task.inputs},
-        more={"dtypes": f"(DType.{task.dtype.name},)", **more},
+        more={"dtypes": f"(DType.{task.dtype.name},)", "contiguous": '"rows"', **more},
         passed=parameters,
         body=body,
         defined=parameters,

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import groupby
+from math import prod
 from pathlib import Path
 from types import MappingProxyType
 
@@ -24,6 +25,9 @@ from harness.model.case import USUAL_DTYPES, DType
 from harness.wire import Scalar
 
 DTYPES: Mapping[str, DType] = MappingProxyType({dtype.torch_name: dtype for dtype in DType if dtype.is_float})
+PAD = -1
+LEAST_ORDERED = 4
+"""From so many integers in a call on, their order and their difference count."""
 INTEGERS = ("bool", "uint8", "int8", "int16", "int32", "int64")
 
 
@@ -226,12 +230,16 @@ class _OpWriter:
         more = {"options": in_braces({name: repr(values) for name, values in options.items()})} if options else {}
         if tuple(types) != USUAL_DTYPES:
             more["dtypes"] = f"({', '.join(f'DType.{dtype.name}' for dtype in types)}{',' if len(types) == 1 else ''})"
+        guesses = ["guessed: what is a dim, and how large it may be"]
+        if contiguity := self._contiguity():
+            more["contiguous"] = contiguity
+            guesses.append("guessed: what memory the library demands, since the test passes no other")
         words = {*used, *re.findall(r"\w+", reference.expression)} if reference else {*used}
         if reference and reference.own_names:
             self.folders.append(str(self._test_file.parent))
         return OpText(
             name=self._name,
-            notes=(self._origin(), self._seen(), "guessed: what is a dim, and how large it may be"),
+            notes=(self._origin(), self._seen(), *guesses, *self._order_guesses(inputs)),
             dims=self._dims.ranges,
             inputs={name: self._input(name) for name in inputs},
             more=more,
@@ -240,6 +248,40 @@ class _OpWriter:
             defined=[name for name in (*inputs, *options, *self._dims.ranges) if name in words],
             definition=self._definition(reference),
         )
+
+    def _contiguity(self) -> str:
+        """Return what all tensors of all calls have, as `op` takes it; empty if some have not even contiguous rows."""
+        seen = {tensor.contiguity for name in self._tensors for tensor in self._tensors_of(name)}
+        return "" if False in seen else '"rows"' if "rows" in seen else "True"
+
+    def _order_guesses(self, inputs: Sequence[str]) -> Sequence[str]:
+        """Return the notes about integers that are declared distinct, ascending or padded."""
+        guessed = [name for name in inputs if self._order(name) or self._pad(name)]
+        return [f"guessed: what holds for {', '.join(guessed)} in every call holds in all"] if guessed else []
+
+    def _order(self, name: str) -> str:
+        """Return the arguments that say how the integers of an input differ and are sorted in all calls."""
+        tensors = self._tensors_of(name)
+        if any("float" in tensor.dtype or tensor.rises for tensor in tensors):
+            return ""
+        if sum(prod(tensor.shape) for tensor in tensors) < LEAST_ORDERED * len(tensors):
+            return ""
+        texts: list[str] = []
+        if all(tensor.is_distinct for tensor in tensors):
+            texts.append(", distinct=True")
+        elif all(tensor.has_distinct_rows for tensor in tensors):
+            texts.append(', distinct="rows"')
+        if all(tensor.is_ascending for tensor in tensors):
+            texts.append(", ascending=True")
+        return "".join(texts)
+
+    def _pad(self, name: str) -> str:
+        """Return the argument for integers that are -1 at least: they are pads more often than anything else."""
+        tensors = self._tensors_of(name)
+        is_padded = min(tensor.low for tensor in tensors) == PAD and not any(
+            "float" in tensor.dtype for tensor in tensors
+        )
+        return f", ignore={PAD}" if is_padded else ""
 
     def _origin(self) -> str:
         where = f"{self._first.test_function}, line {self._first.line}"
@@ -318,8 +360,9 @@ class _OpWriter:
             return f"integers({extents}, high=2{optional}{kind})"
         bound = self._dims.bound_of(tuple(self._highest(name)))
         high = f'"{bound}"' if isinstance(bound, str) else str(bound)
-        lowest = f", low={low}" if low < 0 else ""
-        return f"integers({extents}{lowest}, high={high}{optional}{kind})"
+        pad = self._pad(name)
+        lowest = f", low={low}" if low < 0 and not pad else ""
+        return f"integers({extents}{lowest}, high={high}{pad}{self._order(name)}{optional}{kind})"
 
     def _highest(self, name: str) -> Iterable[int | None]:
         for call in self._calls:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from harness.errors import ReplayError, UsageError, unknown
 from harness.model.case import HARNESS_FOLDER
+from harness.model.input_spec import Contiguity
 from harness.wire import Scalar, from_json, to_json
 
 FOLDER = HARNESS_FOLDER / "calls"
@@ -45,9 +46,28 @@ class SeenArgument:
     """The largest one."""
     rises: bool = False
     """True for integers that begin with 0 and never fall, such as boundaries of packed sequences."""
+    is_distinct: bool = False
+    """True for integers that all differ."""
+    has_distinct_rows: bool = False
+    """True for integers of which those of each row differ, along the last axis."""
+    is_ascending: bool = False
+    """True for integers that are sorted along the last axis."""
     scalar: Scalar = None
     other: str = ""
     """The type's name, for any other argument."""
+
+    @property
+    def contiguity(self) -> Contiguity:
+        """What the memory of a tensor has: True if it is contiguous, `"rows"` if its rows are, and share none."""
+        dense = 1
+        is_contiguous = has_rows = True
+        for axis in reversed(range(len(self.shape))):
+            extent, stride = self.shape[axis], self.strides[axis]
+            if extent != 1:
+                is_contiguous &= stride == dense
+                has_rows &= stride == 1 if axis == len(self.shape) - 1 else stride >= dense
+                dense = max(dense, stride) * extent
+        return True if is_contiguous else "rows" if has_rows else False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -236,6 +236,7 @@ def _kernel_text(kernel: Kernel, module: TestedModule) -> OpText:
         lines.remove("import triton")
     if not new:
         lines.remove("import torch")
+    takes_strides = any(STRIDES.search(parameter.name) for parameter in kernel.parameters)
     used = dict.fromkeys(axis for text in declared.values() for axis in re.findall(r'"(\w+)"', text))
     passed = (*inputs, *(axis for axis in used if re.search(rf"\b{axis}\b", "\n".join(lines))))
     return OpText(
@@ -245,10 +246,12 @@ def _kernel_text(kernel: Kernel, module: TestedModule) -> OpText:
             *_guesses("the shapes of", pointers),
             *_guesses("the ranges of", used),
             "guessed: the grid and the arguments of the launch",
+            *([] if takes_strides else ["guessed: contiguous tensors, since the kernel takes no strides"]),
             *_integer_guesses(declared),
         ),
         dims={axis: _dim_text(axis, number, len(used)) for number, axis in enumerate(used)},
         inputs=declared,
+        more={} if takes_strides else {"contiguous": "True"},
         passed=passed,
         body=lines,
         defined=passed,

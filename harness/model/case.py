@@ -99,9 +99,9 @@ FEWEST_DIMS = {
 
 
 CONTIGUOUS_LAYOUTS = frozenset({Layout.CONTIGUOUS, Layout.OFFSET})
-LAYOUTS_WITHOUT_ROWS = frozenset({Layout.STEPPED, Layout.COLUMN_MAJOR, Layout.PERMUTED})
-"""Layouts in which the elements of a row are not neighbours."""
-LAYOUTS_WITH_ROWS = frozenset(Layout) - CONTIGUOUS_LAYOUTS - LAYOUTS_WITHOUT_ROWS
+RARE_LAYOUTS = frozenset({Layout.STEPPED, Layout.COLUMN_MAJOR, Layout.PERMUTED, Layout.REPEATED})
+"""Layouts that few callers pass: the elements of a row are no neighbours, or rows share their memory."""
+LAYOUTS_OF_ROWS = frozenset(Layout) - CONTIGUOUS_LAYOUTS - RARE_LAYOUTS
 """Layouts of contiguous rows that are not neighbours of each other."""
 
 

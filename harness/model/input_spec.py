@@ -20,7 +20,7 @@ Integer = Literal["bool", "uint8", "int8", "int16", "int32", "int64"]
 Distinct = bool | Literal["rows"]
 """Whether integers differ from each other: True for all of a tensor, `"rows"` for those of each row."""
 Contiguity = bool | Literal["rows"]
-"""What a function demands of a tensor's memory: True for a contiguous tensor, `"rows"` for contiguous rows."""
+"""What a function demands of a tensor's memory: True for a contiguous tensor, `"rows"` for separate contiguous rows."""
 
 
 class Draw(StrEnum):

@@ -14,8 +14,8 @@ from rich.text import Text
 
 from harness.documents.campaign import KnownFinding
 from harness.model.case import (
-    LAYOUTS_WITH_ROWS,
-    LAYOUTS_WITHOUT_ROWS,
+    LAYOUTS_OF_ROWS,
+    RARE_LAYOUTS,
     CallContext,
     Case,
     GradMode,
@@ -196,7 +196,7 @@ def _possible_demands(finding: Finding) -> Iterator[str]:
     if not finding.confirmed or finding.watched is not None:
         return
     layouts = {name: layout for name, layout in finding.case.layouts.items() if name != "grad"}
-    for kinds, demand in ((LAYOUTS_WITHOUT_ROWS, ROWS_DEMAND), (LAYOUTS_WITH_ROWS, WHOLE_DEMAND)):
+    for kinds, demand in ((RARE_LAYOUTS, ROWS_DEMAND), (LAYOUTS_OF_ROWS, WHOLE_DEMAND)):
         if texts := [f"{name} {layout}" for name, layout in layouts.items() if layout in kinds]:
             yield f"{_listed(texts)}: if the library demands {demand}"
 

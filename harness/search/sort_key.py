@@ -17,7 +17,7 @@ from math import prod
 from harness.model.case import (
     CONTIGUOUS_LAYOUTS,
     FEWEST_DIMS,
-    LAYOUTS_WITHOUT_ROWS,
+    RARE_LAYOUTS,
     CallContext,
     Case,
     DType,
@@ -43,8 +43,6 @@ SCALES = tuple(Scale)
 CONTEXTS = tuple(CallContext)
 GRAD_MODES = tuple(GradMode)
 
-RARE_LAYOUTS = LAYOUTS_WITHOUT_ROWS | {Layout.REPEATED}
-"""Layouts that few callers pass, and that few cases have."""
 
 SortKey = tuple[int, ...]
 """Less is simpler."""
@@ -82,8 +80,8 @@ def layouts_of(op: Op, name: str) -> tuple[Layout, ...]:
             return False
         if layout is Layout.STRIDED and dims == 1:  # as a stepped one
             return False
-        if contiguity == "rows" and (dims > 1 or layout is not Layout.REPEATED):
-            return layout not in LAYOUTS_WITHOUT_ROWS
+        if contiguity == "rows":
+            return layout not in RARE_LAYOUTS
         return not contiguity or layout in CONTIGUOUS_LAYOUTS
 
     return tuple(filter(is_legal, LAYOUTS))

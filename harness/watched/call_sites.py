@@ -307,11 +307,16 @@ def _seen(value: object) -> SeenArgument:
 def _seen_tensor(value: torch.Tensor) -> SeenArgument:
     is_whole = not value.is_floating_point() and not value.is_complex() and value.dtype is not torch.bool
     low = high = 0
-    rises = False
+    rises = is_distinct = has_distinct_rows = is_ascending = False
     if is_whole and 0 < value.numel() <= SMALL:
         flat = value.detach().reshape(-1).to(torch.int64)
         low, high = int(flat.min()), int(flat.max())
         rises = value.ndim == 1 and int(flat[0]) == 0 and high > 0 and bool((flat[1:] >= flat[:-1]).all())
+        rows = value.detach().to(torch.int64).reshape(-1, value.shape[-1] if value.ndim else 1)
+        steps = rows.sort(-1).values.diff()
+        is_distinct = int(flat.unique().numel()) == flat.numel()
+        has_distinct_rows = bool((steps > 0).all())
+        is_ascending = bool((rows.diff() >= 0).all())
     return SeenArgument(
         kind=ArgumentKind.TENSOR,
         shape=tuple(value.shape),
@@ -321,4 +326,7 @@ def _seen_tensor(value: torch.Tensor) -> SeenArgument:
         low=low,
         high=high,
         rises=rises,
+        is_distinct=is_distinct,
+        has_distinct_rows=has_distinct_rows,
+        is_ascending=is_ascending,
     )

@@ -97,7 +97,7 @@ def test_a_kernel_alone_is_launched_and_its_missing_definition_is_named(reposito
     done = repository.harness("init", "adding.py")
     workflow = (repository.folder / WORKFLOW).read_text(encoding="utf-8")
     assert ("harness fuzz" in workflow, "LIBRARY" in workflow) == (True, False)
-    assert done.out.splitlines()[0] == "wrote suites/adding.py, 1 op: write the definition of add_kernel (line 32)"
+    assert done.out.splitlines()[0] == "wrote suites/adding.py, 1 op: write the definition of add_kernel (line 34)"
     found = repository.harness("fuzz", "suites/adding.py", "--cases", "4", "--seed", "1", "--device", "h200")
     assert found.status == 3, found.out + found.err
     assert "not checked: add_kernel (its results, for it has no definition: write the function under" in found.out
@@ -105,7 +105,7 @@ def test_a_kernel_alone_is_launched_and_its_missing_definition_is_named(reposito
     suite = repository.folder / "suites" / "adding.py"
     text = suite.read_text(encoding="utf-8")
     number = 'raise NotImplementedError("the definition of add_kernel in differentiable torch")'
-    assert text.splitlines()[31].strip() == number
+    assert text.splitlines()[33].strip() == number
     suite.write_text(text.replace(number, "return x_ptr + y_ptr"), encoding="utf-8")
     again = repository.harness("fuzz", "suites/adding.py", "--cases", "4", "--seed", "1", "--device", "h200")
     assert (again.status, "4 passed, 0 failed" in again.out) == (0, True), again.out + again.err

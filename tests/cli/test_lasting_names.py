@@ -14,7 +14,7 @@ SUITE = """\
 from harness.suite import DType, beside, op, tensor, tokens
 
 
-@op(dims={"T": tokens(64, grows=False)}, inputs={"x": tensor("T", grad=False)}, dtypes=(DType.FP32,))
+@op(dims={"T": tokens(64, grows=False)}, inputs={"x": tensor("T", grad=False, contiguous=True)}, dtypes=(DType.FP32,))
 def doubled(x):
     return beside(__file__, "kernels/doubled.py").doubled(x)
 

@@ -27,7 +27,7 @@ SUITE = """
 from harness.suite import Dim, beside, op, tensor
 
 
-@op(dims={"N": Dim(low=4, high=4)}, inputs={"x": tensor("N", grad=False)})
+@op(dims={"N": Dim(low=4, high=4)}, inputs={"x": tensor("N", grad=False, contiguous=True)})
 def double(x):
     import torch
 

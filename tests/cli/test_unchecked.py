@@ -51,7 +51,8 @@ def split_sum(x, start):
 WITHOUT_DEFINITIONS = """
 from harness.suite import DType, beside, op, tensor, tokens
 
-DECLARED = {"dims": {"T": tokens(64, grows=False)}, "inputs": {"x": tensor("T", grad=False)}, "dtypes": (DType.FP32,)}
+INPUTS = {"x": tensor("T", grad=False, contiguous=True)}
+DECLARED = {"dims": {"T": tokens(64, grows=False)}, "inputs": INPUTS, "dtypes": (DType.FP32,)}
 
 
 @op(**DECLARED)

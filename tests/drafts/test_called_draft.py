@@ -1,6 +1,7 @@
 """Drafts from the calls of a test: dims, types, options and references, without running anything."""
 
 import ast
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -129,6 +130,35 @@ def test_integers_have_a_limit_and_boundaries_are_segments(draft: Any) -> None:
     assert "'y': integers('B', high='D')" in inputs
     assert "'cu': segments('B', 'T', dtype='int32')" in inputs
     assert "'keep': integers('B', high=2, dtype='bool')" in inputs
+
+
+@pytest.mark.parametrize(
+    ("strides", "contiguous"),
+    [(((64, 1), (64, 1)), "True"), (((64, 1), (70, 1)), "'rows'"), (((64, 1), (1, 4)), ""), (((64, 1), (0, 1)), "")],
+)
+def test_the_memory_that_a_test_passes_is_what_a_draft_demands(
+    draft: Any, strides: tuple[tuple[int, ...], ...], contiguous: str
+) -> None:
+    calls = [call(x=replace(tensor(4, 64), strides=each)) for each in strides]
+    text = draft("", *calls)
+    assert declared(text, "contiguous") == contiguous
+    assert ("# guessed: what memory the library demands" in text) == bool(contiguous)
+
+
+def test_pads_and_the_order_of_integers_are_guessed_from_all_calls(draft: Any) -> None:
+    slots: dict[str, Any] = {"dtype": "int64", "high": 7, "is_distinct": True, "has_distinct_rows": True}
+    calls = [
+        call(
+            slots=tensor(8, low=low, **slots),
+            experts=tensor(8, 2, dtype="int64", high=7, has_distinct_rows=True, is_ascending=True),
+            few=tensor(2, **slots),
+        )
+        for low in (0, -1)
+    ]
+    inputs = declared(draft("", *calls), "inputs")
+    assert "'slots': integers(8, high=8, ignore=-1, distinct=True)" in inputs
+    assert "'experts': integers(8, 2, high=8, distinct='rows', ascending=True)" in inputs
+    assert "'few': integers(2, high=8)" in inputs
 
 
 @pytest.mark.parametrize(

@@ -100,7 +100,7 @@ def test_an_op_with_few_cases_ends_the_campaign_early() -> None:
     runner = ImmediateRunner(lambda case: replace(clean(case), launches=()))
     plan = replace(PLAN, ops=(small,), budget=CaseBudget(cases=10**6), fixed_sm_count=True)
     statistics = search(runner, plan, Judge(oracles=()))
-    assert statistics.cases == len({replace(case, seed=0).digest for case in runner.ran}) < 100
+    assert statistics.cases == len({replace(case, seed=0).digest for case in runner.ran}) < 200
 
 
 def test_launch_feedback_guides_the_next_cases() -> None:

@@ -16,7 +16,7 @@ MODES = replace(OP, options={"mode": ("sum", "mean", "none")})
 DRAWN = tuple(
     {
         case.digest: case
-        for case in Batch(op=MODES, device=DEVICE, feedback=LaunchFeedback(), seed=3, size=130).draw()
+        for case in Batch(op=MODES, device=DEVICE, feedback=LaunchFeedback(), seed=6, size=130).draw()
         if case.scale is Scale.USUAL
     }.values()
 )[:96]

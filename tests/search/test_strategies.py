@@ -8,12 +8,12 @@ import pytest
 
 from harness.errors import SuiteError
 from harness.execution.paired_run_policy import is_sampled
-from harness.model.case import LAYOUTS_WITHOUT_ROWS, USUAL_DTYPES, Case, Layout, ValueDistribution
+from harness.model.case import RARE_LAYOUTS, USUAL_DTYPES, Case, Layout, ValueDistribution
 from harness.model.input_spec import Contiguity, Tensor
 from harness.model.op import Dim
 from harness.search.campaign_plan import EXAMPLES
 from harness.search.launch_feedback import LaunchFeedback
-from harness.search.sort_key import RARE_LAYOUTS, layouts_of
+from harness.search.sort_key import layouts_of
 from harness.search.strategies import RARE_ELEMENTS, USUAL_ELEMENTS, Batch, scouts
 from harness.suite import integers
 from tests.search.fakes import DEVICE, KERNEL, OP, SIMPLEST
@@ -89,9 +89,7 @@ def test_one_case_in_four_has_a_rare_layout_and_of_one_input() -> None:
     assert {name for names in rare for name in names} == {*op.inputs, "grad"}
 
 
-@pytest.mark.parametrize(
-    ("contiguous", "illegal"), [(True, RARE_LAYOUTS | {Layout.STRIDED}), ("rows", LAYOUTS_WITHOUT_ROWS)]
-)
+@pytest.mark.parametrize(("contiguous", "illegal"), [(True, RARE_LAYOUTS | {Layout.STRIDED}), ("rows", RARE_LAYOUTS)])
 def test_layouts_follow_what_an_op_or_an_input_demands(contiguous: Contiguity, illegal: frozenset[Layout]) -> None:
     of_op = replace(OP, contiguous=contiguous)
     of_input = replace(OP, inputs={**OP.inputs, "x": replace(OP.inputs["x"], contiguous=contiguous)})
