@@ -59,7 +59,7 @@ def draw_integers(
         edges = _at_edges(integers, low, high, generator)
         integers = torch.where(torch.rand(shape, generator=generator) < at_edges, edges, integers)
     if is_oversized:
-        integers.view(-1)[-1:] = high - 1
+        integers.view(-1)[:1] = integers.view(-1)[-1:] = high - 1  # it is what exceeds 32 bits, times a stride
         return integers
     ignored = _ignored(shape, generator) if declared.ignore is not None else None
     if not declared.distinct:

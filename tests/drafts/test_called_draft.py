@@ -156,9 +156,9 @@ def test_pads_and_the_order_of_integers_are_guessed_from_all_calls(draft: Any) -
         for low in (0, -1)
     ]
     inputs = declared(draft("", *calls), "inputs")
-    assert "'slots': integers(8, high=8, ignore=-1, distinct=True)" in inputs
-    assert "'experts': integers(8, 2, high=8, distinct='rows', ascending=True)" in inputs
-    assert "'few': integers(2, high=8)" in inputs
+    assert "'slots': integers('D', high='D', ignore=-1, distinct=True)" in inputs
+    assert "'experts': integers('D', 'B', high='D', distinct='rows', ascending=True)" in inputs
+    assert "'few': integers('B', high='D')" in inputs
 
 
 @pytest.mark.parametrize(

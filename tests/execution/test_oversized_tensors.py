@@ -98,7 +98,7 @@ def test_integers_of_an_oversized_case_take_no_memory() -> None:
 
 def test_few_integers_of_an_oversized_case_have_the_largest_at_both_ends() -> None:
     oversized = replace(case(rows=2**31 + 9, columns=5), scale=Scale.OVERSIZED)
-    places = draw_integers(oversized, "places", Integers(shape=("D",), high="T", dtype="int64"))
+    places = drawn(oversized, Integers(shape=("D",), high="T", dtype="int64"))
     assert [int(places[0]), int(places[-1])] == [2**31 + 8] * 2
     assert len(set(places.tolist())) > 2
 
