@@ -109,19 +109,16 @@ class Memory:
         starts, width = view.cells(rows)
         earlier, together, reads = view.buffer.shadow.store(starts, width, rows.programs)
         # Compare with earlier stores before this one overwrites them.
-        same_before = earlier is None or (not earlier.atomic and view.holds(rows, raw, earlier))
+        same_before = None if earlier is None else view.holds(rows, raw, earlier) & (not earlier.atomic)
+        if reads is not None and reads.own.any():
+            reads = reads.part(~reads.own | ~view.holds(rows, raw, reads.clash))
         self.write(view, rows, raw)
-        cell_bytes = view.buffer.shadow.cell_bytes
-        if earlier is not None:
-            elements = elements_at(view.argument, cell_bytes, starts, earlier)
-            pairs = pairs_of(rows, earlier)
-            self.events.overlap(access.place, elements, pairs, same_bytes=same_before, atomic=earlier.atomic)
+        if earlier is not None and same_before is not None:
+            self._record_overlap(access, view, rows, earlier, same_before)
         if together is not None:
-            elements = elements_at(view.argument, cell_bytes, starts, together)
-            same = view.holds(rows, raw, together)
-            self.events.overlap(access.place, elements, pairs_of(rows, together), same_bytes=same)
+            self._record_overlap(access, view, rows, together, view.holds(rows, raw, together))
         if reads is not None:
-            self.record_reads(cell_bytes, rows, starts, reads)
+            self.record_reads(view.buffer.shadow.cell_bytes, rows, starts, reads)
 
     def atomic(self, access: BlockAccess) -> tuple[Rows, Array | None]:
         """Return the lanes of an atomic, and a flat view of the argument's elements for the caller to update.
@@ -220,6 +217,16 @@ class Memory:
             if clash is not None:
                 elements = elements_at(view.argument, buffer.shadow.cell_bytes, starts, clash)
                 self.events.dependence(access.place, elements, programs[clash.rows] - 1, clash.programs - 1)
+
+    def _record_overlap(self, access: BlockAccess, view: View, rows: Rows, clash: Clash, same_bytes: Array) -> None:
+        """Record a store to cells that others store, too; `same_bytes` is a mask of the cells."""
+        shadow, (starts, _) = view.buffer.shadow, view.cells(rows)
+        elements = elements_at(view.argument, shadow.cell_bytes, starts, clash)
+        is_same = bool(same_bytes.all())
+        self.events.overlap(access.place, elements, pairs_of(rows, clash), same_bytes=is_same, atomic=clash.atomic)
+        cells = starts[clash.rows] + clash.columns
+        shadow.repeated.add(cells, rows.programs[clash.rows], clash.programs)
+        shadow.repeated.differ(cells[~same_bytes])
 
     def record_reads(self, cell_bytes: int, rows: Rows, starts: Array, reads: Reads, *, atomic: bool = False) -> None:
         """Record stores or atomics to cells that others read.  Each event belongs to the place of the load."""

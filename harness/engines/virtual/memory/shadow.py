@@ -9,10 +9,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from harness.engines.virtual.memory.repeated_stores import RepeatedStores
 from harness.engines.virtual.numbers.elements import Array
 
 LOAD_BITS = 20
-"""A reader is stored as its program's number shifted left by this, plus the number of its load."""
+"""A reader is stored as its program's number shifted left by this, plus the number of its load, plus `OWN`."""
+OWN = 1 << 19
+"""The bit of a reader that has stored the cell before, with the same bytes as all others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +39,13 @@ class Reads:
     clash: Clash
     loads: Array
     """For each cell, the number of the other program's load."""
+    own: Array
+    """For each cell, true if the other program read what it had stored itself."""
+
+    def part(self, mask: Array) -> "Reads | None":
+        """Return the masked cells; None for an empty mask."""
+        clash = part_of(self.clash, mask)
+        return clash and Reads(clash, self.loads[mask], self.own[mask])
 
 
 def rows_of(cells: Array, width: int) -> Array:
@@ -55,10 +65,12 @@ class Shadow:
         self._writers = np.zeros(-(-size_bytes // cell_bytes), np.int32)
         readers = np.zeros((2, len(self._writers) if track_readers else 0), np.int64)
         self._first_readers, self._second_readers = readers[0], readers[1]
+        self.repeated = RepeatedStores()
 
     def refine(self, cell_bytes: int) -> None:
         """Split the cells, for an access that is narrower than a cell or not aligned to cells."""
         factor = self.cell_bytes // cell_bytes
+        self.repeated.refine(factor)
         self._writers = np.repeat(self._writers, factor)
         self._first_readers = np.repeat(self._first_readers, factor)
         self._second_readers = np.repeat(self._second_readers, factor)
@@ -67,12 +79,16 @@ class Shadow:
     def load(self, starts: Array, width: int, programs: Array, load: int) -> Clash | None:
         """Record that `programs`, one per row, read these rows by load number `load`.
 
-        Returns the cells that other programs stored before.
+        Returns the cells that other programs stored before, unless each program reads the bytes that it stored itself.
         """
         numbers = programs[:, None]
         writers = rows_of(self._writers, width)[starts]
-        clash = clash_at((writers != 0) & (writers != numbers), writers)
-        readers = (numbers.astype(np.int64) << LOAD_BITS) | load
+        clash, own = clash_at((writers != 0) & (writers != numbers), writers), writers == numbers
+        if clash is not None:
+            stored = self.repeated.own(starts[clash.rows] + clash.columns, programs[clash.rows])
+            own[clash.rows[stored], clash.columns[stored]] = True
+            clash = part_of(clash, ~stored)
+        readers = (numbers.astype(np.int64) << LOAD_BITS) | load | np.where(own, OWN, 0)
         first = rows_of(self._first_readers, width)
         seen = first[starts]
         if not seen.all():
@@ -84,7 +100,7 @@ class Shadow:
             rows, columns = np.nonzero(is_second)
             cells = starts[rows] + columns
             held = self._second_readers[cells]
-            self._second_readers[cells] = np.where(held, held, readers[rows, 0])
+            self._second_readers[cells] = np.where(held, held, readers[rows, columns])
         return clash
 
     def store(self, starts: Array, width: int, programs: Array) -> tuple[Clash | None, Clash | None, Reads | None]:
@@ -111,8 +127,15 @@ class Shadow:
         clash = clash_at(readers != 0, readers)
         if clash is None:
             return None
-        loads = clash.programs & ((1 << LOAD_BITS) - 1)
-        return Reads(Clash(clash.rows, clash.columns, clash.programs >> LOAD_BITS), loads)
+        loads, own = clash.programs & (OWN - 1), clash.programs & OWN != 0
+        return Reads(Clash(clash.rows, clash.columns, clash.programs >> LOAD_BITS), loads, own)
+
+
+def part_of(clash: Clash, mask: Array) -> Clash | None:
+    """Return the masked cells of a clash; None for an empty mask."""
+    if not mask.any():
+        return None
+    return Clash(clash.rows[mask], clash.columns[mask], clash.programs[mask], clash.atomic)
 
 
 def clash_at(mask: Array, programs: Array) -> Clash | None:

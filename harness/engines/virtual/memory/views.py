@@ -85,12 +85,12 @@ class View:
             starts = rows.starts * self.size + self.argument.first_byte
             rows_of(self.buffer.bytes, rows.width * self.size)[starts] = raw.view(np.uint8)
 
-    def holds(self, rows: Rows, raw: Array, clash: Clash) -> bool:
-        """Return True if memory holds the bytes of `raw` in all clashing cells."""
+    def holds(self, rows: Rows, raw: Array, clash: Clash) -> Array:
+        """Return a mask of the clashing cells in which memory holds the bytes of `raw`."""
         held = np.ascontiguousarray(self.read(rows, raw.dtype.type))
         cells = (len(raw), -1, self.buffer.shadow.cell_bytes)
         there = held.view(np.uint8).reshape(cells)[clash.rows, clash.columns]
-        return bool((there == raw.view(np.uint8).reshape(cells)[clash.rows, clash.columns]).all())
+        return (there == raw.view(np.uint8).reshape(cells)[clash.rows, clash.columns]).all(axis=-1)
 
     # --- cells in shadow memory ---
 

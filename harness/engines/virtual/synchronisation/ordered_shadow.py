@@ -6,11 +6,12 @@ two unordered accesses of a kind, the first and the last are kept.  Programs run
 belongs to one program.
 """
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
 
-from harness.engines.virtual.memory.shadow import Clash, Reads, Shadow, clash_at, rows_of
+from harness.engines.virtual.memory.shadow import OWN, Clash, Reads, Shadow, clash_at, part_of, rows_of
 from harness.engines.virtual.numbers.elements import Array
 from harness.engines.virtual.synchronisation.clocks import Clocks
 
@@ -47,13 +48,19 @@ class Readers:
         first, second = self._loads
         self._loads = (np.repeat(first, factor), np.repeat(second, factor))
 
-    def record(self, cells_of_each: tuple[Array, Array], load: int) -> None:
-        """Record the load number, separately for cells of the first and of the second epoch."""
+    def record(self, cells_of_each: tuple[Array, Array], load: int, own: Callable[[Array], Array]) -> None:
+        """Record the load number, separately for cells of the first and of the second epoch, and if they are `own`."""
         for loads, selected in zip(self._loads, cells_of_each, strict=True):
-            loads[selected] = load
+            if len(selected):
+                loads[selected] = load | np.where(own(selected), OWN, 0)
 
     def loads(self, position: int, cells: Array) -> Array:
         return self._loads[position][cells]
+
+
+def not_own(cells: Array) -> Array:
+    """Return an empty mask: a program that polls a cell waits for the bytes of others."""
+    return np.zeros(len(cells), np.bool_)
 
 
 class OrderedShadow(Shadow):
@@ -72,24 +79,39 @@ class OrderedShadow(Shadow):
     def refine(self, cell_bytes: int) -> None:
         """Split the cells, for an access that is narrower than a cell or not aligned to cells."""
         factor = self.cell_bytes // cell_bytes
-        for part in (self._stores, *self._atomics, self._readers, self._pollers):
+        for part in (self._stores, *self._atomics, self._readers, self._pollers, self.repeated):
             part.refine(factor)
         self.cell_bytes = cell_bytes
 
     def load(self, starts: Array, width: int, programs: Array, load: int) -> Clash | None:
-        """Record a read by load number `load`; returns unordered stores and atomics of other programs."""
+        """Record a read by load number `load`; returns unordered stores and atomics of other programs.
+
+        Stores of the bytes that the program has stored itself do not count.
+        """
         number = int(programs[0])
         clash = self._unordered(self._stores, starts, width, number)
+        if clash is not None:
+            cells = starts[clash.rows] + clash.columns
+            clash = part_of(clash, ~self.repeated.own(cells, np.full_like(cells, number)))
         if clash is None:
             clash = self._unordered_updates(starts, width, number)
-        self._readers.record(self._record(self._readers.epochs, starts, width, number), load)
+        self._readers.record(self._record(self._readers.epochs, starts, width, number), load, self._own(number))
         return clash
+
+    def _own(self, number: int) -> Callable[[Array], Array]:
+        """Return a function of cells: a mask of those that the program has stored, with the same bytes as others."""
+
+        def own(cells: Array) -> Array:
+            stored = self._stores.programs[cells] == number
+            return stored | self.repeated.own(cells, np.full_like(cells, number))
+
+        return own
 
     def poll(self, starts: Array, width: int, programs: Array, load: int) -> Clash | None:
         """Record a volatile load; returns unordered stores of other programs, since atomics do not conflict."""
         number = int(programs[0])
         clash = self._unordered(self._stores, starts, width, number)
-        self._pollers.record(self._record(self._pollers.epochs, starts, width, number), load)
+        self._pollers.record(self._record(self._pollers.epochs, starts, width, number), load, not_own)
         return clash
 
     def _record(self, pair: tuple[Epochs, Epochs], starts: Array, width: int, number: int) -> tuple[Array, Array]:
@@ -153,5 +175,6 @@ class OrderedShadow(Shadow):
         for position, epochs in enumerate(readers.epochs):
             clash = self._unordered(epochs, starts, width, number)
             if clash is not None:
-                return Reads(clash, readers.loads(position, starts[clash.rows] + clash.columns))
+                loads = readers.loads(position, starts[clash.rows] + clash.columns)
+                return Reads(clash, loads & (OWN - 1), loads & OWN != 0)
         return None

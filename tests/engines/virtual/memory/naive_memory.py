@@ -14,8 +14,8 @@ from harness.engines.virtual.memory.arguments import Argument
 from harness.engines.virtual.numbers.elements import Array
 from harness.model.run import Access, AddressSpace
 
-Reader = tuple[int, str, int]
-"""A program, and the place and argument of its load."""
+Reader = tuple[int, str, int, bool]
+"""A program, the place and argument of its load, and if it had stored the byte itself, as all others did."""
 
 
 @dataclass(frozen=True)
@@ -36,6 +36,14 @@ class Bytes:
     writers: dict[int, int] = field(default_factory=dict[int, int])
     first_readers: dict[int, Reader] = field(default_factory=dict[int, Reader])
     second_readers: dict[int, Reader] = field(default_factory=dict[int, Reader])
+    storers: dict[int, set[int]] = field(default_factory=lambda: defaultdict(set))
+    """All programs that stored a byte."""
+    differing: set[int] = field(default_factory=set[int])
+    """The bytes to which two programs stored different values."""
+
+    def is_own(self, byte: int, program: int) -> bool:
+        """Return True if the program stored the byte, and reads its own value whichever program stored last."""
+        return self.writers.get(byte) == program or (program in self.storers[byte] and byte not in self.differing)
 
 
 Cells = dict[int, set[tuple[int, int]]]
@@ -78,7 +86,12 @@ class NaiveMemory:
                 cell.add((lane.program, lane.program))
             for byte in range(first, first + size):
                 writer = held.writers.get(byte, lane.program)
-                if writer != lane.program and argument.buffer is not None and argument.buffer.track_readers:
+                if (
+                    not held.is_own(byte, lane.program)
+                    and writer != lane.program
+                    and argument.buffer is not None
+                    and argument.buffer.track_readers
+                ):
                     element = (byte - argument.first_byte) // argument.element_bytes
                     self.seen.dependences[place, number][element].add((lane.program, writer))
         if kept:
@@ -96,7 +109,7 @@ class NaiveMemory:
                 ):
                     is_first = readers is held.first_readers
                     if byte not in known and (is_first or held.first_readers[byte][0] != lane.program):
-                        readers[byte] = (lane.program, place, number)
+                        readers[byte] = (lane.program, place, number, held.is_own(byte, lane.program))
 
     def store(
         self, place: str, number: int, lanes: list[Lane], values: dict[tuple[int, ...], bytes], size: int
@@ -108,25 +121,31 @@ class NaiveMemory:
             return
         held = self._bytes_of(argument)
         before = dict(held.writers)
+        differing = set[int]()
         contents = bytes(held.contents)
         last: dict[int, tuple[int, int]] = {}
         for lane in kept:
             for at, byte in self._byte_range(argument, lane, size):
                 last[byte] = (lane.program, values[lane.position][at])
                 if argument.buffer is not None and argument.buffer.track_readers:
-                    self._record_stored_reader(held, byte, lane.program)
+                    is_same = contents[byte] == values[lane.position][at]
+                    self._record_stored_reader(held, byte, lane.program, is_same=is_same)
         for lane in kept:
             for at, byte in self._byte_range(argument, lane, size):
                 met = ((before.get(byte, 0), contents[byte]), last[byte])
-                self._record_overlap((place, number), byte, (lane.program, values[lane.position][at]), met)
+                if self._record_overlap((place, number), byte, (lane.program, values[lane.position][at]), met):
+                    differing.add(byte)
+                held.storers[byte].add(lane.program)
+        held.differing |= differing
         held.writers.update({byte: program for byte, (program, _) in last.items()})
         for byte, (_, value) in last.items():
             held.contents[byte] = value
 
     def _record_overlap(
         self, place: tuple[str, int], byte: int, ours: tuple[int, int], met: tuple[tuple[int, int], ...]
-    ) -> None:
-        """Record other stores of the byte; each is a program and its value."""
+    ) -> bool:
+        """Record other stores of the byte, each a program and its value; return True if a value differs."""
+        differs = False
         argument = self.arguments[place[1]]
         for program, value in met:
             if program not in {0, ours[0]}:
@@ -134,14 +153,16 @@ class NaiveMemory:
                 self.seen.overlaps[place][element].add((min(ours[0], program), max(ours[0], program)))
                 if ours[1] != value:
                     self.seen.differing.add(place)
+                    differs = True
+        return differs
 
-    def _record_stored_reader(self, held: Bytes, byte: int, writer: int) -> None:
-        """Record another program's read of the byte that is stored."""
+    def _record_stored_reader(self, held: Bytes, byte: int, writer: int, *, is_same: bool) -> None:
+        """Record another program's read of the byte that is stored; `is_same` if the store leaves the byte as it is."""
         reader = held.first_readers.get(byte)
         if reader is not None and reader[0] == writer:
             reader = held.second_readers.get(byte)
-        if reader is not None:
-            program, place, number = reader
+        if reader is not None and not (reader[3] and is_same):
+            program, place, number, _ = reader
             argument = self.arguments[number]
             element = (byte - argument.first_byte) // argument.element_bytes
             self.seen.dependences[place, number][element].add((program, writer))

@@ -15,6 +15,8 @@ from harness.model.run import (
     Access,
     AccessSite,
     AddressSpace,
+    OrderDependence,
+    Overlap,
     Source,
     Stray,
     UndefinedLanes,
@@ -191,3 +193,46 @@ def test_reads_of_fresh_memory_are_reported(gpu: Gpu) -> None:
             program=1,
         )
     ]
+
+
+@triton.jit
+def table_kernel(out, table, EARLY: tl.constexpr, OWN: tl.constexpr, SIZE: tl.constexpr):
+    """Store a table that all programs share, and read a place of it; without `OWN`, that of the next program."""
+    row, cells = tl.program_id(0), tl.arange(0, SIZE)
+    if EARLY:
+        tl.store(out + row, tl.load(table + row))
+    tl.store(table + cells, cells * 2 + tl.where(cells == row, 1 - OWN, 0))
+    tl.debug_barrier()
+    tl.store(out + row, tl.load(table + row))
+
+
+@pytest.mark.parametrize("elements", [1, 1 << 20], ids=["one by one", "side by side"])
+@pytest.mark.parametrize(
+    ("early", "own", "dependences"),
+    [(False, True, 0), (True, True, 1), (False, False, 1)],
+    ids=["own store", "read before", "other bytes"],
+)
+def test_a_read_of_its_own_store_depends_on_others_that_store_other_bytes(
+    gpu: Gpu, elements: int, dependences: int, *, early: bool, own: bool
+) -> None:
+    gpu.in_chunks_of(elements)
+    out, table = torch.zeros(8, dtype=torch.int32), torch.zeros(8, dtype=torch.int32)
+    table_kernel[(8,)](out, table, EARLY=early, OWN=own, SIZE=8)
+    overlaps = [event.same_bytes for event in gpu.memory if isinstance(event, Overlap)]
+    assert overlaps == [own]
+    assert len([event for event in gpu.memory if isinstance(event, OrderDependence)]) == dependences
+
+
+@triton.jit
+def counted_table_kernel(out, table, counter, SIZE: tl.constexpr):
+    row, cells = tl.program_id(0), tl.arange(0, SIZE)
+    tl.store(table + cells, cells * 2)
+    tl.atomic_add(counter, 1)
+    tl.debug_barrier()
+    tl.store(out + row, tl.load(table + row) + tl.load(table + row))
+
+
+def test_the_same_holds_for_a_launch_with_atomics(gpu: Gpu) -> None:
+    out, table = torch.zeros(8, dtype=torch.int32), torch.zeros(8, dtype=torch.int32)
+    counted_table_kernel[(8,)](out, table, torch.zeros(1, dtype=torch.int32), SIZE=8)
+    assert [type(event).__name__ for event in gpu.memory] == ["Overlap"]
