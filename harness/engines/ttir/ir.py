@@ -68,6 +68,8 @@ class Operation:
     """The text of the `loc(…)` that ends the operation; `Module.source` resolves it."""
     frees: tuple[int, ...] = ()
     """Slots that no later operation uses."""
+    is_dropped: bool = False
+    """No operation uses a result."""
 
 
 Attribute = int | float | str | bool | tuple[int, ...]
@@ -190,7 +192,7 @@ def _split_callsite(text: str) -> tuple[str, str]:
 
 
 def mark_last_uses(region: TtirRegion) -> None:
-    """Set `frees` of each operation: the values of its block that nothing after it uses."""
+    """Set `frees` of each operation, the values of its block that nothing after it uses, and `is_dropped`."""
     for block in region.blocks:
         own = set(block.arguments)
         for operation in block.operations:
@@ -203,6 +205,7 @@ def mark_last_uses(region: TtirRegion) -> None:
         for operation in reversed(block.operations):
             uses = set(_uses(operation))
             operation.frees = tuple((uses & own) - seen)
+            operation.is_dropped = seen.isdisjoint(operation.results)
             seen |= uses
 
 

@@ -41,6 +41,8 @@ class BlockAccess:
     keywords: tuple[str, ...] = ()
     """The kind, memory order and scope of an atomic, as written in TTIR: `add`, `acq_rel`, `gpu`."""
     volatile: bool = False
+    is_store: bool = False
+    """An atomic that uses no old value."""
 
     @property
     def place(self) -> Place:
@@ -135,7 +137,8 @@ class Memory:
         if first % view.size:
             raise CannotExecute("an atomic at an address that is no multiple of its size")
         dtype = storage(access.kind.element)
-        self._record_uninitialised_reads(access, view, rows, view.read(rows, dtype))
+        if not access.is_store:
+            self._record_uninitialised_reads(access, view, rows, view.read(rows, dtype))
         lanes = Rows(rows.starts + first // view.size, 1, rows.programs, rows.selected, rows.block, rows.shared_by)
         self._record_updaters(access, view, rows, lanes)
         return lanes, view.buffer.as_type(dtype)

@@ -49,6 +49,8 @@ class Atomic:
     operands: tuple[Array, ...]
     update: Callable[..., Array]
     """Computes a cell's new value from its old value and the operands of the same lanes."""
+    is_store: bool = False
+    """Nothing uses the old value, and the new one does not depend on it."""
 
 
 def perform(machine: Machine, atomic: Atomic) -> Array:
@@ -66,7 +68,9 @@ def _apply_to_argument(
 ) -> Array:
     active = machine.with_active(mask, len(shape))
     rows, flat = machine.memory.atomic(
-        BlockAccess(atomic.location, target, atomic.kind, active, machine.numbers, atomic.words)
+        BlockAccess(
+            atomic.location, target, atomic.kind, active, machine.numbers, atomic.words, is_store=atomic.is_store
+        )
     )
     old_values = np.zeros(shape, carrier(atomic.kind.element))
     if flat is None:
@@ -96,6 +100,7 @@ def read_modify_write(machine: Machine, operation: Operation, frame: list[Value]
             operation.keywords,
             (array(value),),
             update,
+            is_store=operation.is_dropped and update is _exchange,
         ),
     )
 
@@ -133,7 +138,11 @@ def store(machine: Machine, operation: Operation, frame: list[Value]) -> None:
     mask_array = array(mask[0]) if mask else None
     kind = operation.operand_types[1]
     words = ("exch", *operation.keywords)
-    perform(machine, Atomic(operation.location, pointers(address), kind, mask_array, words, (array(value),), _exchange))
+    operands = (array(value),)
+    perform(
+        machine,
+        Atomic(operation.location, pointers(address), kind, mask_array, words, operands, _exchange, is_store=True),
+    )
 
 
 def poll(machine: Machine, operation: Operation, frame: list[Value]) -> Array:

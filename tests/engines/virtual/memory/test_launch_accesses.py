@@ -236,3 +236,22 @@ def test_the_same_holds_for_a_launch_with_atomics(gpu: Gpu) -> None:
     out, table = torch.zeros(8, dtype=torch.int32), torch.zeros(8, dtype=torch.int32)
     counted_table_kernel[(8,)](out, table, torch.zeros(1, dtype=torch.int32), SIZE=8)
     assert [type(event).__name__ for event in gpu.memory] == ["Overlap"]
+
+
+@triton.jit
+def publish_kernel(x, partial, out, KEEP: tl.constexpr):
+    row = tl.program_id(0)
+    if KEEP:
+        old = tl.atomic_xchg(partial + row, tl.load(x + row))
+        tl.store(out + row, old)
+    else:
+        tl.atomic_xchg(partial + row, tl.load(x + row))
+
+
+@pytest.mark.parametrize("keep", [False, True])
+def test_an_exchange_reads_fresh_memory_only_if_its_result_is_used(gpu: Gpu, *, keep: bool) -> None:
+    with gpu.fresh:
+        partial = torch.empty(4)
+    publish_kernel[(4,)](torch.ones(4), partial, torch.zeros(4), KEEP=keep)
+    assert partial.tolist() == [1.0] * 4
+    assert [type(event) for event in gpu.memory] == [UninitialisedRead] * keep
