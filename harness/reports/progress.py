@@ -24,6 +24,8 @@ PLAIN_EVERY_S = 5.0
 SAME_EVERY_S = 30.0
 """A plain line that says the same as the last one comes less often."""
 DURATION = re.compile(r"\d+:\d\d left|for \d+ s")
+MOST_REASONS = 3
+"""So many different reasons to abstain are printed while the search runs; its summary has all."""
 ESTIMATE_FROM = 3
 """So many cases must be done before the time that is left can be estimated."""
 
@@ -52,6 +54,8 @@ class Progress:
         self._deadline = limit if isinstance(limit, Deadline) else None
         self._begun = self.now()
         self._printed_at = self._begun
+        self._reasons: set[str] = set()
+        """The reasons to abstain that were printed."""
         self._last = ""
         """The last plain line, without what changes by itself."""
         self._first: tuple[int, float] | None = None
@@ -84,7 +88,15 @@ class Progress:
             self._head = f"no case is done yet: {self._activity() or 'drawing the first ones'}"
         else:
             self._head = " · ".join(self._parts(statistics))
+        self._print_reasons(statistics)
         self.trying(trying)
+
+    def _print_reasons(self, statistics: CampaignStatistics) -> None:
+        """Print why cases cannot be checked at the first of each kind: the user may end the search and mend it."""
+        for reason in tuple(statistics.reasons)[:MOST_REASONS]:
+            if reason not in self._reasons:
+                self._reasons.add(reason)
+                self._print(f"cannot check a case: {reason}")
 
     def _parts(self, statistics: CampaignStatistics) -> Iterator[str]:
         # A search may run more than it was asked for: a paired run that breaks off becomes a case of its own.

@@ -1,11 +1,25 @@
 """What vLLM's kernels and their launchers need from the rest of the package: the file that `stubs` of an op names."""
 
 import math
+from typing import NamedTuple
 
 import torch
 import triton
 import triton.language as tl
 from triton.language.extra import libdevice
+
+
+class Capability(NamedTuple):
+    """A compute capability, by which launchers look up their configs."""
+
+    major: int
+    minor: int
+
+    def as_version_str(self):
+        return f"{self.major}.{self.minor}"
+
+    def to_int(self):
+        return 10 * self.major + self.minor
 
 
 class Platform:
@@ -60,7 +74,7 @@ class Platform:
         return torch.cuda.get_device_properties(device_id).multi_processor_count
 
     def get_device_capability(self, device_id=0):
-        return torch.cuda.get_device_capability(device_id)
+        return Capability(*torch.cuda.get_device_capability(device_id))
 
     def get_device_name(self, device_id=0):
         return torch.cuda.get_device_name(device_id)

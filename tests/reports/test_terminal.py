@@ -1,5 +1,6 @@
 """Terminal output is complete, at most eighty columns wide, and quotes the source if available."""
 
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import replace
 from io import StringIO
@@ -185,6 +186,16 @@ def test_progress_says_how_much_time_is_left() -> None:
         "11 of 60 cases · 0.7/s · 0 failures seen · about 0:49 left",
         "31 of 60 cases · 0.9/s · 0 failures seen · about 0:29 left",
     ]
+
+
+def test_progress_says_once_why_a_case_cannot_be_checked() -> None:
+    log = StringIO()
+    reasons = ["lib.utils.size is called, but it is a stub", "no launch was seen", "a third", "a fourth"]
+    with TimedProgress(Console(file=log, width=80), Interrupts(), 60) as progress:
+        for cases in range(1, 9):
+            counts = Counter(dict.fromkeys(reasons[:cases], cases))
+            progress.tick(CampaignStatistics(cases=cases, abstained=cases, seconds=1.0, reasons=counts), None)
+    assert log.getvalue().splitlines() == [f"cannot check a case: {reason}" for reason in reasons[:3]]
 
 
 def test_a_log_gets_a_line_every_few_seconds_at_most() -> None:

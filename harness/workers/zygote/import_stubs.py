@@ -21,6 +21,7 @@ import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
+from importlib import metadata
 from importlib.abc import Loader
 from importlib.machinery import ModuleSpec, SourceFileLoader
 from pathlib import Path
@@ -67,6 +68,9 @@ PROVIDED = "MODULES"
 """The name in a file of stubs: the names that modules have, by module."""
 IMPORTED = "IMPORTED"
 """The name in a file of stubs: modules without a kernel that are imported from their files nevertheless."""
+
+LOGGER_WORD = re.compile(r"[a-z]+")
+"""A part of a name, so that those of `lib.logger.init_logger` are loggers."""
 
 Called = Callable[[str, tuple[Any, ...], Mapping[str, Any]], Any]
 """Gets the full name of a stub that is called, and the arguments; returns the result."""
@@ -269,10 +273,17 @@ class _StubbedPackage:
         self._imports += step
 
     def _called(self, name: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
-        """Return a decorated function as it is, and a stub for all other arguments; raise in a case."""
+        """Return a decorated function as it is, and a stub for all other arguments; raise in a case.
+
+        Loggers may be called in a case, too.
+        """
+        if not self._imports and not LOGGERS.isdisjoint(LOGGER_WORD.findall(name)):
+            return _Stub(f"{name}(…)", self._called)
         if not self._imports:
+            module, attribute = _module_and_name(name)
             raise MissingPart(
-                f"{name} is called, but only the kernels of {self._package} are imported: provide it in {self._file}"
+                f"{name} is called, but only the kernels of {self._package} are imported: provide it in {self._file}, "
+                f'by MODULES["{module}"] = {{"{attribute}": …}}'
             )
         match args:
             case (FunctionType() | type() as decorated,) if not kwargs:
@@ -309,6 +320,8 @@ class _StubLoader(Loader):
         own = module.__name__
 
         def read(name: str) -> object:
+            if name == "__version__" and (installed := _version_of(_root(own))):
+                return installed
             if name.startswith("__"):
                 raise AttributeError(f"the import stub for {own!r} has no attribute {name!r}")
             full_name = f"{own}.{name}"
@@ -363,6 +376,22 @@ class _Stub:
 
     __or__ = __ror__ = _itself
     __contains__ = __lt__ = __le__ = __gt__ = __ge__ = _no
+
+
+def _version_of(package: str) -> str:
+    """Return the version of the distribution of this name; empty if it is not installed."""
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return ""
+
+
+def _module_and_name(full_name: str) -> tuple[str, str]:
+    """Return the module in which a stub's full name begins, and the name in it."""
+    parts = re.split(r"[.(\[]", full_name)
+    modules = [".".join(parts[:count]) for count in range(1, len(parts)) if ".".join(parts[:count]) in sys.modules]
+    module = modules[-1] if modules else parts[0]
+    return module, parts[module.count(".") + 1]
 
 
 def _is_within(module: str, package: str) -> bool:
