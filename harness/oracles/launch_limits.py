@@ -5,12 +5,14 @@ from collections.abc import Iterator
 from harness.model.case import Case, Scale
 from harness.model.device import GRID_LIMITS
 from harness.model.flaw_kind import FlawKind
-from harness.model.run import Launch
+from harness.model.run import Launch, Run
 from harness.model.verdict import Abstain, Fail, Pass, Severity, Verdict
 from harness.oracles.base import Evidence, SingleRunOracle
 from harness.oracles.endings import NO_LAUNCH, unfinished
 from harness.oracles.traits import Causality, PromiseScope, Proof, Traits
 
+ROWS_AXIS = "x"
+"""The axis along which rows lie, since it alone has room for more than 65,535 programs."""
 Violation = tuple[str, Severity, str, str]
 """Place, severity, what was seen, what it means."""
 
@@ -47,7 +49,7 @@ class WithinLaunchLimits(SingleRunOracle):
                 failures.setdefault((launch.kernel, place), fail)
         if failures:
             return tuple(failures.values())
-        if reason := unfinished(run):
+        if reason := _too_many_rows(run) or unfinished(run):
             return (Abstain(oracle=self.name, reason=reason),)
         if not run.launches:
             return (Abstain(oracle=self.name, reason=NO_LAUNCH),)
@@ -57,17 +59,31 @@ class WithinLaunchLimits(SingleRunOracle):
 ORACLES = (WithinLaunchLimits(),)
 
 
+def _too_many_rows(run: Run) -> str:
+    """Return why a launch of an oversized case says nothing of limits; empty if it does.
+
+    Rows of one element, such as those of a vocabulary of one token, are no input of a real program.
+    """
+    if run.case.scale is not Scale.OVERSIZED:
+        return ""
+    wide = next((launch for launch in run.launches if launch.grid[0] > GRID_LIMITS[ROWS_AXIS]), None)
+    if wide is None:
+        return ""
+    extent = f"{wide.grid[0]} in {wide.kernel}"
+    return f"an oversized case has more rows than a grid may have programs along {ROWS_AXIS}: {extent}"
+
+
 def violations(launch: Launch, case: Case) -> Iterator[Violation]:
     """Yield the limits that a launch does not keep.
 
-    A grid that is too large is only a warning in an oversized case: its inputs have more than 2^31 elements.
+    So many programs along x that only an oversized case has as many rows are no such limit.
     """
     device = case.device
     for (axis, limit), extent in zip(GRID_LIMITS.items(), launch.grid, strict=True):
-        if extent > limit:
+        if extent > limit and not (case.scale is Scale.OVERSIZED and axis == ROWS_AXIS):
             yield (
                 f"grid {axis}",
-                Severity.WARNING if case.scale is Scale.OVERSIZED else Severity.ERROR,
+                Severity.ERROR,
                 f"was launched with {extent} programs along {axis}, where CUDA allows {limit} (grid {launch.grid})",
                 "The driver refuses such a launch with `invalid argument`; an input this long cannot be run at all.",
             )

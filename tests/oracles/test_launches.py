@@ -7,7 +7,8 @@ import pytest
 from harness.model.case import Scale
 from harness.model.kernel_resources import Resources
 from harness.model.run import Launch, Overlap
-from harness.model.verdict import Severity
+from harness.model.verdict import Abstain, Severity
+from harness.oracles.base import Evidence
 from harness.oracles.completes import Completes
 from harness.oracles.launch_limits import WithinLaunchLimits
 from harness.oracles.resources import FitsResources
@@ -50,10 +51,19 @@ class TestLaunchLimits:
         fail = only_failure(WithinLaunchLimits(), run(launches=(broken,)))
         assert fail.signature == signature("launch-limits", place, severity=severity)
 
-    def test_a_grid_that_only_oversized_cases_need_is_a_warning(self) -> None:
+    def test_a_grid_along_y_is_an_error_in_an_oversized_case_too(self) -> None:
         oversized = replace(case(), scale=Scale.OVERSIZED)
         fail = only_failure(WithinLaunchLimits(), run(of=oversized, launches=(launch(grid=(1, 65536, 1)),)))
-        assert fail.signature == signature("launch-limits", "grid y", severity=Severity.WARNING)
+        assert fail.signature == signature("launch-limits", "grid y", severity=Severity.ERROR)
+
+    def test_more_rows_than_programs_along_x_in_an_oversized_case_are_no_finding(self) -> None:
+        oversized = replace(case(), scale=Scale.OVERSIZED)
+        (verdict,) = WithinLaunchLimits().judge(Evidence(run=run(of=oversized, launches=(launch(grid=(2**31, 1, 1)),))))
+        assert verdict == Abstain(
+            oracle="launch-limits",
+            reason="an oversized case has more rows than a grid may have programs along x: 2147483648 in "
+            "layer_norm_bwd_kernel",
+        )
 
     def test_the_message_has_request_and_limit(self) -> None:
         assert judge(WithinLaunchLimits(), run(launches=(launch(grid=(1, 65536, 1)),))) == [
