@@ -147,9 +147,13 @@ checked, 130 interrupted without findings
         help="environment variable of the library with values to try besides leaving it unset; repeatable "
         "(default: what suites declare)",
     )
-    budget = parser.add_mutually_exclusive_group()
-    budget.add_argument("--cases", type=positive, metavar="N", help=f"number of cases (default: {USUAL_CASES})")
-    budget.add_argument("--minutes", type=minutes, metavar="M", help="minutes, confirming and shrinking included")
+    parser.add_argument("--cases", type=positive, metavar="N", help=f"number of cases (default: {USUAL_CASES})")
+    parser.add_argument(
+        "--minutes",
+        type=minutes,
+        metavar="M",
+        help="minutes, confirming and shrinking included; with --cases, what comes first ends the search",
+    )
     parser.add_rare(
         "--triage-minutes",
         type=minutes,

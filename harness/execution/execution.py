@@ -49,7 +49,7 @@ from harness.execution.result_forms import OutputsDiffer, Tensors, differences, 
 from harness.execution.rounding_samples import BARE, IN_DOUBT, UNROUNDED, USUALLY, Sampling
 from harness.execution.suite_arguments import arguments_for
 from harness.execution.tolerance import NO_ERROR, Array, Expected, Truth, error_of, tolerance_of
-from harness.model.case import Case, DType, Scale, ValueDistribution
+from harness.model.case import FAR_FROM_ONE, Case, DType, Scale, ValueDistribution
 from harness.model.op import Op
 from harness.model.paired_run import PairedRunRequest, Sketch
 from harness.model.product_precision import product_epsilon
@@ -61,10 +61,6 @@ JITTER_SEEDS = 1009
 """Seeds of random rounding for each seed of a case; more than any case takes samples."""
 HEADROOM = 16.0
 """An intermediate within this factor of the type's largest number may overflow if operations are reordered."""
-
-
-FAR_FROM_ONE = frozenset({ValueDistribution.LARGE, ValueDistribution.HUGE, ValueDistribution.SCALED_ROWS})
-"""Distributions with numbers so large that intermediates may overflow."""
 
 
 class Execution(CaseExecution):

@@ -35,6 +35,7 @@ def _offset(values: torch.Tensor) -> torch.Tensor:
     strides = [
         UNIT_STRIDE if extent == 1 else stride for extent, stride in zip(values.shape, values.stride(), strict=True)
     ]
+    strides[-1:] = [1] if strides else []  # code may ask whether elements of a row are neighbours, even of one
     return around.as_strided(values.shape, strides, OFFSET_ELEMENTS)
 
 

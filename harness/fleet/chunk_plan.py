@@ -40,6 +40,8 @@ def chunks_of(options: Options, shards: int, environment: Environment | None = N
                     f"--cases {len(pairs)} or more, or fewer ops or devices"
                 )
             blocks = list(_blocks_of_cases(pairs, cases))
+        case TimeBudget(cases=int()):
+            raise UsageError("a divided search takes --cases or --minutes, not both: each part would count for itself")
         case TimeBudget(seconds=seconds):
             each = ceil(shards / len(pairs))
             share = seconds / ceil(len(pairs) * each / shards)

@@ -67,7 +67,8 @@ class Layout(StrEnum):
 
     CONTIGUOUS = "contiguous"
     OFFSET = "offset"
-    """Contiguous rows inside a larger buffer whose other elements are NaN; dims of one element have an odd stride."""
+    """Contiguous rows inside a larger buffer whose other elements are NaN; dims of one element, but the last,
+    have an odd stride."""
     STRIDED = "strided"
     """Rows with a gap after each; the gaps hold NaN."""
     TRANSPOSED = "transposed"
@@ -127,6 +128,12 @@ class ValueDistribution(StrEnum):
     """Normal, each row times a power of two of its own, from 2^-12 to 2^12."""
     HUGE = "huge"
     """Deviation 10,000: beyond the range of `exp`, and of squares in float16."""
+
+
+FAR_FROM_ONE = frozenset({ValueDistribution.LARGE, ValueDistribution.HUGE, ValueDistribution.SCALED_ROWS})
+"""Distributions with numbers so large that intermediates may overflow."""
+ILL_CONDITIONED = FAR_FROM_ONE - {ValueDistribution.LARGE}
+"""Distributions in which sums cancel so much that their digits depend on the order of the terms."""
 
 
 class LaneFill(StrEnum):

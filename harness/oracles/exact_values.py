@@ -5,6 +5,7 @@ Both judge the exact run of a case.  `float64-values` judges by a tolerance what
 
 from math import isfinite, log10
 
+from harness.model.case import ILL_CONDITIONED
 from harness.model.flaw_kind import FlawKind
 from harness.model.product_precision import product_epsilon
 from harness.model.run import ExactComparison, ExactRun, LaunchRounding, Result, Run
@@ -112,6 +113,10 @@ class Precision(SingleRunOracle):
         exact = run.exact
         if exact is None or exact.obstacle:
             return (Abstain(oracle=self.name, reason=exact.obstacle if exact else NO_EXACT_RUN),)
+        if run.case.values in ILL_CONDITIONED:
+            return (
+                Abstain(oracle=self.name, reason=f"digits of {run.case.values} values depend on the order of terms"),
+            )
         right = {comparison.name: comparison for comparison in exact.comparisons if comparison.is_right}
         fails: dict[tuple[str, str], Fail] = {}
         for result in filter(is_wrong, run.results):

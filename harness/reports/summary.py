@@ -16,6 +16,9 @@ CUT_OFF = 3
 NOT_WATCHED = "no launch was seen: this says nothing about the kernels"
 UNFINISHED = ": the compiler pipeline runs in the background and had not finished the others"
 STEP_WIDTH = len("harness report 01234567 --issue")
+FEW_CASES = 10
+LONG_S = 60
+"""A search of so many seconds that checked fewer cases of an op says so next to `no findings`."""
 NAMED = 5
 """How many ops a line names; the JSON and HTML reports have all."""
 
@@ -115,6 +118,9 @@ def conclusion(report: CampaignReport) -> str:
         return f"{count_text(errors, len(report.findings) - errors)}{known}{of_ops}"
     if not report.checked:
         return "nothing could be checked: this says nothing about the kernels"
+    if report.seconds >= LONG_S and (few := [row for row in by_op(report.op_checks) if 0 < row.checked < FEW_CASES]):
+        counts = named(f"{row.name} {row.checked}" for row in few)
+        return f"no findings, but too few cases to say much: {counts}{of_ops}"
     return f"no findings{of_ops}"
 
 

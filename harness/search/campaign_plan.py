@@ -55,6 +55,8 @@ class TimeBudget:
 
     least_triage_s: float = 0.0
     """The least time that is left to triage of any sighting, within that part."""
+    cases: int | None = None
+    """The most cases, even if there is time for more; None for no limit."""
 
     def reserve_s(self, sightings: int, cases: int, elapsed_s: float) -> float:
         """Return how long triage of so many sightings is likely to take, `triage_share` at most."""

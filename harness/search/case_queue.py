@@ -18,7 +18,7 @@ from harness.model.op import Op
 from harness.model.run import Completed
 from harness.model.verdict import Severity
 from harness.search.avoidance import KEEP_ONE_IN, Avoidance
-from harness.search.campaign_plan import BATCH_SIZE, BatchPlan, CampaignPlan, CaseBudget, batch_plans, derived_seed
+from harness.search.campaign_plan import BATCH_SIZE, BatchPlan, CampaignPlan, batch_plans, derived_seed
 from harness.search.campaign_statistics import Trial
 from harness.search.failure_rules import FailureRule
 from harness.search.judge import Examination
@@ -135,8 +135,8 @@ class CaseQueue:
         return max(self._batches - 2, 0)
 
     def _is_used_up(self) -> bool:
-        budget = self._plan.budget
-        return isinstance(budget, CaseBudget) and self._numbered >= budget.cases
+        most = self._plan.budget.cases
+        return most is not None and self._numbered >= most
 
     def _is_exhausted(self) -> bool:
         pairs = len(self._plan.ops) * len(self._plan.devices)

@@ -112,7 +112,7 @@ def options_of(
         devices=own_devices(plan.sm) if is_own else load_devices(plan.device, plan.sm),
         budget=CaseBudget(cases=plan.cases or USUAL_CASES)
         if plan.seconds is None
-        else TimeBudget(seconds=plan.seconds, triage_share=TRIAGE_SHARE),
+        else TimeBudget(seconds=plan.seconds, triage_share=TRIAGE_SHARE, cases=plan.cases),
         triage_s=plan.triage_seconds,
         seed=plan.seed,
         project=project,

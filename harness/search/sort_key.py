@@ -29,7 +29,7 @@ from harness.model.case import (
     Scale,
     ValueDistribution,
 )
-from harness.model.input_spec import Built, Integers, Tensor
+from harness.model.input_spec import Built, Input, Integers, Tensor
 from harness.model.op import Op
 
 DTYPES, LAYOUTS, VALUES, FILLS, ORDERS = (
@@ -80,11 +80,18 @@ def layouts_of(op: Op, name: str) -> tuple[Layout, ...]:
             return False
         if layout is Layout.STRIDED and dims == 1:  # as a stepped one
             return False
+        if layout is Layout.REPEATED and not _may_repeat(declared):
+            return False
         if contiguity == "rows":
             return layout not in RARE_LAYOUTS
         return not contiguity or layout in CONTIGUOUS_LAYOUTS
 
     return tuple(filter(is_legal, LAYOUTS))
+
+
+def _may_repeat(declared: Input) -> bool:
+    """Return True if all slices of an input may be equal; boundaries, sizes and distinct integers would be illegal."""
+    return isinstance(declared, Tensor) or (isinstance(declared, Integers) and not declared.distinct)
 
 
 def usual_layouts_of(op: Op, name: str) -> tuple[Layout, ...]:

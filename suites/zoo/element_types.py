@@ -11,7 +11,7 @@ MATRICES = {
 }
 
 
-@op(dims=ROWS, inputs={"x": tensor("T", "D", grad=False)}, dtypes=(DType.FP64,))
+@op(dims=ROWS, inputs={"x": tensor("T", "D", grad=False)}, contiguous="rows", dtypes=(DType.FP64,))
 def log_sum_exp_in_float64(x):
     return beside(__file__, KERNELS).log_sum_exp(x)
 
@@ -21,12 +21,12 @@ def log_sum_exp_reference(x):
     return x.logsumexp(-1)
 
 
-@op(**MATRICES, dtypes=EIGHT_BITS)
+@op(**MATRICES, contiguous="rows", dtypes=EIGHT_BITS)
 def matmul_of_eight_bits(a, b):
     return beside(__file__, KERNELS).matmul(a, b)
 
 
-@op(**MATRICES, dtypes=(DType.FP64,))
+@op(**MATRICES, contiguous="rows", dtypes=(DType.FP64,))
 def matmul_in_float64(a, b):
     return beside(__file__, KERNELS).matmul(a, b)
 
@@ -37,7 +37,7 @@ def matmul_reference(a, b):
     return a @ b
 
 
-@op(**MATRICES, dtypes=(DType.INT8,))
+@op(**MATRICES, contiguous="rows", dtypes=(DType.INT8,))
 def matmul_of_integers(a, b):
     return beside(__file__, KERNELS).matmul(a, b)
 
@@ -49,7 +49,7 @@ def matmul_of_integers_reference(a, b):
     return a.to(torch.int32) @ b.to(torch.int32)
 
 
-@op(dims=ROWS, inputs={"x": tensor("T", "D", grad=False)}, dtypes=EIGHT_BITS)
+@op(dims=ROWS, inputs={"x": tensor("T", "D", grad=False)}, contiguous="rows", dtypes=EIGHT_BITS)
 def affine_in_eight_bits(x):
     return beside(__file__, KERNELS).affine(x)
 
@@ -65,6 +65,7 @@ def affine_reference(x):
         "x": tensor("T", "32*G", grad=False),
         "scale": tensor("T", "G", grad=False, dtype=DType.FP8_E8M0),
     },
+    contiguous="rows",
     dtypes=EIGHT_BITS,
 )
 def scaled_groups(x, scale):
@@ -76,7 +77,7 @@ def scaled_groups_reference(x, scale):
     return x * scale.repeat_interleave(32, -1)
 
 
-@op(dims=ROWS, inputs={"x": tensor("T", "D", grad=False)}, dtypes=(DType.INT32, DType.INT8))
+@op(dims=ROWS, inputs={"x": tensor("T", "D", grad=False)}, contiguous="rows", dtypes=(DType.INT32, DType.INT8))
 def row_totals_of_integers(x):
     return beside(__file__, KERNELS).totals(x)
 

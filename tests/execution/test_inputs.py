@@ -130,6 +130,7 @@ def test_every_layout_has_its_strides(layout: Layout, strides: tuple[int, ...], 
 def test_dims_of_one_element_have_a_stride_that_says_nothing() -> None:
     made = lay_out(torch.randn(1, 3, 1, 4), Layout.OFFSET)
     assert made.stride() == (UNIT_STRIDE, 4, UNIT_STRIDE, 1)
+    assert lay_out(torch.randn(3, 1), Layout.OFFSET).stride() == (1, 1)
     assert made.is_contiguous()
     assert lay_out(torch.randn(7), Layout.STRIDED).stride() == (2,)
 

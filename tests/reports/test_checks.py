@@ -63,6 +63,12 @@ def test_a_pair_that_a_device_lacks_is_named() -> None:
     assert (conclusion(report), report.unchecked_ops) == ("no findings", ())
 
 
+def test_a_long_search_of_few_cases_says_so_next_to_no_findings() -> None:
+    report = replace(REPORT, findings=(), op_checks=(replace(ROWS[0], passed=2, failed=0, abstained=0),), unchecked=())
+    assert conclusion(replace(report, seconds=66.0)) == "no findings, but too few cases to say much: layer_norm 2"
+    assert conclusion(replace(report, seconds=6.0)) == "no findings"
+
+
 def test_many_unchecked_ops_are_one_short_line() -> None:
     rows = tuple(OpChecks(op=f"a.py:op{number}", device="h200") for number in range(9))
     (line,) = (line for line in summary(replace(REPORT, unchecked=unchecked(rows))) if line.startswith("not checked:"))

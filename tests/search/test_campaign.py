@@ -103,6 +103,12 @@ def test_an_op_with_few_cases_ends_the_campaign_early() -> None:
     assert statistics.cases == len({replace(case, seed=0).digest for case in runner.ran}) < 200
 
 
+def test_a_search_with_time_and_cases_ends_with_what_comes_first() -> None:
+    runner = ImmediateRunner(clean)
+    assert search(runner, replace(PLAN, budget=TimeBudget(seconds=3600, cases=40))).cases == 40
+    assert search(runner, replace(PLAN, budget=TimeBudget(seconds=0.0, cases=40))).cases < 40
+
+
 def test_launch_feedback_guides_the_next_cases() -> None:
     runner = ImmediateRunner(clean)
     search(runner)

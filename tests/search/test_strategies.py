@@ -15,7 +15,7 @@ from harness.search.campaign_plan import EXAMPLES
 from harness.search.launch_feedback import LaunchFeedback
 from harness.search.sort_key import layouts_of
 from harness.search.strategies import RARE_ELEMENTS, USUAL_ELEMENTS, Batch, scouts
-from harness.suite import integers
+from harness.suite import integers, segments, sizes
 from tests.search.fakes import DEVICE, KERNEL, OP, SIMPLEST
 
 FEEDBACK = LaunchFeedback(tile_sizes=frozenset({32, 64}), configs={KERNEL: 6})
@@ -87,6 +87,12 @@ def test_one_case_in_four_has_a_rare_layout_and_of_one_input() -> None:
     assert {len(names) for names in rare} == {0, 1}
     assert 30 < sum(map(len, rare)) < 140
     assert {name for names in rare for name in names} == {*op.inputs, "grad"}
+
+
+def test_inputs_whose_equal_elements_are_illegal_are_not_repeated() -> None:
+    slots, labels = integers("T", high="T", distinct=True), integers("T", high="T")
+    op = replace(OP, inputs={"slots": slots, "labels": labels, "cu": segments("T", "G"), "sizes": sizes("G", "T")})
+    assert [name for name in op.inputs if Layout.REPEATED in layouts_of(op, name)] == ["labels"]
 
 
 @pytest.mark.parametrize(("contiguous", "illegal"), [(True, RARE_LAYOUTS | {Layout.STRIDED}), ("rows", RARE_LAYOUTS)])
