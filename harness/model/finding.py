@@ -153,10 +153,11 @@ class Finding:
 
     @property
     def severity(self) -> Severity:
-        """The worst severity of the failure and its symptoms."""
+        """The worst severity of the failure and its symptoms; a warning if the case ran alone and did not fail."""
         return (
             Severity.ERROR
-            if any(signature.severity is Severity.ERROR for signature in self.signatures)
+            if self.confirmation is not Confirmation.NOT_CONFIRMED
+            and any(signature.severity is Severity.ERROR for signature in self.signatures)
             else Severity.WARNING
         )
 

@@ -12,6 +12,7 @@ from harness.cli.findings import listed
 from harness.documents.finding import finding_document
 from harness.documents.op_checks import OpChecks
 from harness.model.finding import Finding, ReplayCount
+from harness.model.verdict import Severity
 from harness.reports.contents import ReportContents, ReportedBug, ReportedCampaign
 from harness.reports.finding_text import MOST_SYMPTOMS, Sources, render
 from harness.reports.html.page import page
@@ -176,6 +177,19 @@ def test_not_tried_and_not_confirmed_are_different_words_everywhere(repeats: Rep
     assert json.loads(document)["confirmation"] == word
     for text in (line, summary(contents), html, xml, document):
         assert (word in text.lower(), other in text.lower()) == (True, False)
+
+
+def test_an_error_that_did_not_repeat_alone_is_a_warning() -> None:
+    repeats = ReplayCount(shown=0, runs=10)
+    severities = {
+        "confirmed": replace(STRAY, confirmed=True).severity,
+        "not tried": STRAY.severity,
+        "flaky": replace(STRAY, confirmed=True, repeats=replace(repeats, shown=1)).severity,
+        "not confirmed": replace(STRAY, repeats=repeats).severity,
+    }
+    assert severities.pop("not confirmed") is Severity.WARNING
+    assert set(severities.values()) == {Severity.ERROR}
+    assert render(replace(STRAY, repeats=repeats), Sources()).plain.startswith("WARNING  bounds")
 
 
 def test_a_finding_and_its_symptoms_are_one_error_everywhere() -> None:
