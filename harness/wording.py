@@ -4,6 +4,8 @@ import shutil
 import textwrap
 from typing import TextIO
 
+MOST_DIGITS = 17
+"""The significant digits that tell any two float64 numbers apart."""
 CONTROLS = {
     **{code: 0x2400 + code for code in range(0x20) if chr(code) not in "\t\n"},
     0x7F: 0x2421,
@@ -21,6 +23,15 @@ def counted(number: int, noun: str) -> str:
     """Return the number with its noun, which takes `s` in the plural, or `es` after `ch`."""
     ending = "es" if noun.endswith("ch") else "s"
     return f"{number:,} {noun}{'' if number == 1 else ending}"
+
+
+def alike(first: float, second: float, digits: int = 6) -> tuple[str, str]:
+    """Return two numbers with equally many significant digits: with more than `digits` if they would look the same."""
+    for count in range(digits, MOST_DIGITS + 1):
+        texts = (f"{first:.{count}g}", f"{second:.{count}g}")
+        if texts[0] != texts[1] or first == second:
+            return texts
+    return repr(first), repr(second)
 
 
 def fitted(text: str, stream: TextIO) -> str:

@@ -9,9 +9,25 @@ from pathlib import Path
 
 import pytest
 
-from harness.wording import counted, fitted
+from harness.wording import alike, counted, fitted
 
 LONG = "harness: " + " ".join(["one/long/path/with-hyphens.py:12"] * 6)
+
+
+@pytest.mark.parametrize(
+    ("numbers", "texts"),
+    [
+        ((0.5, 0.25), ("0.5", "0.25")),
+        ((1.00000011, 1.0), ("1.0000001", "1")),
+        ((0.333333334, 0.333333333), ("0.333333334", "0.333333333")),
+        ((2.5, 2.5), ("2.5", "2.5")),
+        ((float("nan"), 1.0), ("nan", "1")),
+    ],
+)
+def test_two_numbers_have_as_many_digits_as_tell_them_apart(
+    numbers: tuple[float, float], texts: tuple[str, str]
+) -> None:
+    assert alike(*numbers) == texts
 
 
 @pytest.mark.parametrize(("number", "text"), [(0, "0 cases"), (1, "1 case"), (2, "2 cases"), (1234, "1,234 cases")])

@@ -24,6 +24,8 @@ PATTERNS: Mapping[torch.dtype, int] = {
     torch.int16: 0x5AA5,
 }
 
+INTEGER_PATTERNS = frozenset(pattern for dtype, pattern in PATTERNS.items() if not dtype.is_floating_point)
+
 SAME_SIZE: Mapping[int, torch.dtype] = {8: torch.int64, 4: torch.int32, 2: torch.int16}
 
 

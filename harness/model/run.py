@@ -208,6 +208,8 @@ class UninitialisedRead:
     cells: int
     first_cells: tuple[tuple[int, ...], ...]
     program: int
+    is_integer: bool = False
+    """The memory is of integers, which have no NaN: what follows from it does not show by itself."""
     cell_map: Spread | None = field(default=None, compare=False)
     """All such cells, for a picture."""
 

@@ -3,7 +3,7 @@
 Both judge the exact run of a case.  `float64-values` judges by a tolerance what no exact run decides.
 """
 
-from math import isfinite, log10
+from math import inf, isfinite, log10
 
 from harness.model.case import ILL_CONDITIONED
 from harness.model.flaw_kind import FlawKind
@@ -12,16 +12,13 @@ from harness.model.run import ExactComparison, ExactRun, LaunchRounding, Result,
 from harness.model.verdict import Abstain, Fail, Pass, Severity, Verdict
 from harness.oracles.base import Evidence, SingleRunOracle
 from harness.oracles.float64_values import Float64Values, is_wrong, pictures_of, worst_measure
-from harness.oracles.likely_cause import likely_cause
+from harness.oracles.likely_cause import MEMORY, likely_cause, reads_fresh_integers
 from harness.oracles.memory_events import cell
 from harness.oracles.traits import Causality, Need, Proof, Traits
+from harness.wording import alike
 
 NO_EXACT_RUN = "the case was not computed in exact arithmetic"
 ALGORITHM = "The algorithm is wrong, not its rounding: a term, a mask or an index of the computation."
-MEMORY = (
-    "The result follows memory that nothing has stored: often zeros in a test, and another tensor's values in a "
-    "long-running program.  Buffers with a row for each SM show it on GPUs with more SMs than there is work."
-)
 NO_DIGITS = 0.5
 """Digits below which nothing is left of a number."""
 SOME_DIGITS = 1.0
@@ -32,6 +29,15 @@ A_NARROWER_TYPE = 3.0
 DIGITS = {"float64": 15.9, "float32": 7.2, "float16": 3.3, "bfloat16": 2.4}
 """The decimal digits of a type."""
 UNITS = {"float64": 2.0**-52, "float32": 2.0**-23, "float16": 2.0**-10, "bfloat16": 2.0**-7}
+LARGEST = {
+    "float64": 2.0**1023 * (2 - 2.0**-52),
+    "float32": 2.0**127 * (2 - 2.0**-23),
+    "bfloat16": 2.0**127 * (2 - 2.0**-7),
+    "float16": 65504.0,
+    "float8_e5m2": 57344.0,
+    "float8_e4m3fn": 448.0,
+}
+"""The largest number of a type."""
 NEGLIGIBLE = 2.0**-24
 """A tensor smaller than this, relative to the terms that it is a sum of, is below the last digit of float32."""
 OWN_UNITS, FLOAT32_UNITS = 2.0, 64.0
@@ -79,13 +85,16 @@ class WrongValue(SingleRunOracle):
         at = cell(comparison.name, comparison.worst.index)
         times = f"{comparison.worst.ratio:.3g} times" if isfinite(comparison.worst.ratio) else "beyond"
         cause = likely_cause(run, kernel, is_nan=not isfinite(comparison.worst.got))
+        got, expected = alike(comparison.worst.got, comparison.worst.expected, 9)
+        kind = result.kind if result is not None else ""
+        overflow = f"overflows {kind}: it " if _is_beyond(comparison.worst.got, kind) else ""
         return Fail(
             signature=self.signature(run, kernel=kernel, place=place),
             message=(
-                f"{at} is {comparison.worst.got:.9g} without any rounding, where the float64 reference gives "
-                f"{comparison.worst.expected:.9g}: {times} the bound of exact arithmetic{cause.words}"
+                f"{at} {overflow}is {got} without any rounding, where the float64 reference gives {expected}: "
+                f"{times} the bound of exact arithmetic{cause.words}"
             ),
-            meaning=MEMORY if cause.words else ALGORITHM,
+            meaning=MEMORY if cause.words or reads_fresh_integers(run) else ALGORITHM,
             source=cause.source,
             launch_index=cause.launch_index,
             pictures=pictures_of(result, worst_measure(result)) if result is not None else (),
@@ -146,12 +155,13 @@ class Precision(SingleRunOracle):
             at = f" ({growth.source})" if growth.source else ""
             where = f"; real and exact values part most at {growth.operation} of {growth.kernel}{at}"
         worst = worst_measure(result)
+        got, expected = alike(worst.got, worst.expected)
         return Fail(
             signature=self.signature(
                 run, kernel=kernel, place=place, severity=Severity.ERROR if is_error else Severity.WARNING
             ),
             message=(
-                f"{cell(result.name, worst.index)} is {worst.got:.6g} where {worst.expected:.6g} is right: "
+                f"{cell(result.name, worst.index)} is {got} where {expected} is right: "
                 f"{_digits(left)} left of {_digits(usual)} in eager torch{where}"
             ),
             meaning=(
@@ -186,6 +196,11 @@ def digits_left(error: float, kind: str) -> float:
     if not error > 0:
         return most
     return min(most, max(0.0, -log10(error))) if isfinite(error) else 0.0
+
+
+def _is_beyond(value: float, kind: str) -> bool:
+    """Return True if a finite number is larger than all of its type."""
+    return isfinite(value) and abs(value) > LARGEST.get(kind, inf)
 
 
 def _is_lossy(result: Result, comparison: ExactComparison) -> bool:

@@ -11,9 +11,10 @@ from harness.model.run import Measure, Result, Run
 from harness.model.verdict import Abstain, Fail, Pass, Verdict
 from harness.oracles.base import Evidence, SingleRunOracle
 from harness.oracles.endings import unfinished
-from harness.oracles.likely_cause import likely_cause
+from harness.oracles.likely_cause import MEMORY, likely_cause, reads_fresh_integers
 from harness.oracles.memory_events import cell
 from harness.oracles.traits import Causality, Need, Proof, Traits
+from harness.wording import alike
 
 WRONG = (
     "The result is further from the float64 truth than rounding in this precision explains: a term, a mask or an "
@@ -27,6 +28,8 @@ NEAR = (
 FAR = 10.0
 """An error of at least this many tolerances is not attributed to the kernel's own rounding."""
 DECIDED_EXACTLY = "`wrong-value` and `precision` decide: the case was computed in exact arithmetic"
+INTEGER_KINDS = ("int", "uint", "bool")
+"""The beginnings of the names of types that are compared to the bit."""
 NOT_FINITE = "NaN or infinity spreads from here through everything that is computed later."
 
 
@@ -70,10 +73,10 @@ class Float64Values(SingleRunOracle):
     def _fail(self, run: Run, result: Result) -> Fail:
         worst = worst_measure(result)
         kernel, place = result.writer or ("", result.name)
-        message = (
-            f"{cell(result.name, worst.index)} is {worst.got:.6g} where the float64 reference gives "
-            f"{worst.expected:.6g}: {size(worst)} the tolerance"
-        )
+        got, expected = alike(worst.got, worst.expected)
+        is_integer = result.kind.startswith(INTEGER_KINDS)
+        error = "integers are equal, or wrong" if is_integer else f"{size(worst)} the tolerance"
+        message = f"{cell(result.name, worst.index)} is {got} where the float64 reference gives {expected}: {error}"
         if result.nonfinite:
             is_single = result.nonfinite == 1
             message += f"; {result.nonfinite} {'cell is' if is_single else 'cells are'} NaN or infinite"
@@ -81,7 +84,7 @@ class Float64Values(SingleRunOracle):
         return Fail(
             signature=self.signature(run, kernel=kernel, place=place),
             message=f"{message}{cause.words}",
-            meaning=NOT_FINITE if result.nonfinite else WRONG if finite_ratio(worst) >= FAR else NEAR,
+            meaning=_meaning(run, result, worst),
             source=cause.source,
             launch_index=cause.launch_index,
             pictures=pictures_of(result, worst),
@@ -89,6 +92,14 @@ class Float64Values(SingleRunOracle):
 
 
 ORACLES = (Float64Values(),)
+
+
+def _meaning(run: Run, result: Result, worst: Measure) -> str:
+    if result.nonfinite:
+        return NOT_FINITE
+    if reads_fresh_integers(run):
+        return MEMORY
+    return WRONG if finite_ratio(worst) >= FAR else NEAR
 
 
 def pictures_of(result: Result, worst: Measure) -> tuple[Shading, ...]:

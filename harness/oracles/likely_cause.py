@@ -3,7 +3,12 @@
 from dataclasses import dataclass
 
 from harness.model.paired_run import launch_of
-from harness.model.run import PartlyStored, Run, Source
+from harness.model.run import PartlyStored, Run, Source, UninitialisedRead
+
+MEMORY = (
+    "The result follows memory that nothing has stored: often zeros in a test, and another tensor's values in a "
+    "long-running program.  Buffers with a row for each SM show it on GPUs with more SMs than there is work."
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,6 +33,11 @@ def likely_cause(run: Run, kernel: str, *, is_nan: bool) -> LikelyCause:
     at = f" ({launch.source})" if launch.source else ""
     words = f"; likely cause: no program of {launch.kernel}{at} stored {_part(rest)}"
     return LikelyCause(words=words, source=launch.source, launch_index=rest.launch)
+
+
+def reads_fresh_integers(run: Run) -> bool:
+    """Return True if a kernel reads integers that nothing has stored: a wrong value may follow from them."""
+    return any(isinstance(event, UninitialisedRead) and event.is_integer for event in run.memory)
 
 
 def _part(rest: PartlyStored) -> str:

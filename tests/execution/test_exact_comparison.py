@@ -49,6 +49,16 @@ def test_an_unknown_element_is_not_compared() -> None:
     assert (compared.is_known, compared.worst.ratio) == (False, 0.0)
 
 
+@pytest.mark.parametrize(("real", "is_known"), [(1.0, False), (math.inf, True)])
+def test_an_exact_value_beyond_the_type_is_known_if_the_result_overflows(real: float, *, is_known: bool) -> None:
+    truth, exact = np.ones(N), np.ones(N)
+    exact[3] = 4e213
+    values = ExactValues(real=torch.ones(N), exact=exact)
+    values.real[3] = real
+    compared = compare_exact("y", values, expected(truth), [truth], {"y": truth})
+    assert (compared.is_known, compared.worst.got) == (is_known, 1.0 if not is_known else 4e213)
+
+
 @pytest.mark.parametrize("broken", [math.nan, math.inf])
 def test_a_result_that_is_not_finite_without_rounding_is_wrong(broken: float) -> None:
     truth = np.ones(N)

@@ -6,12 +6,22 @@ from typing import Any
 
 import pytest
 
-from harness.model.run import ExactComparison, ExactRun, LaunchRounding, Measure, PartlyStored, Run, Source
+from harness.model.run import (
+    ExactComparison,
+    ExactRun,
+    LaunchRounding,
+    Measure,
+    PartlyStored,
+    Run,
+    Source,
+    UninitialisedRead,
+)
 from harness.model.verdict import Severity, Signature
 from harness.oracles import registry
-from harness.oracles.exact_values import MEMORY, Precision, WrongValue, digits_left
+from harness.oracles.exact_values import ALGORITHM, Precision, WrongValue, digits_left
 from harness.oracles.float64_values import DECIDED_EXACTLY, Float64Values
-from tests.oracles.facts import KERNEL, LINE_207, judge, only_failure, result, run, signature
+from harness.oracles.likely_cause import MEMORY
+from tests.oracles.facts import KERNEL, LINE_207, judge, only_failure, result, run, signature, site
 
 GROWTH = LaunchRounding(
     launch=0,
@@ -71,6 +81,29 @@ class TestWrongValue:
         assert fail.message.endswith(f"; likely cause: no program of {KERNEL} (layernorm.py:207) stored {words}")
         assert (fail.source, fail.launch_index, fail.meaning) == (LINE_207, 0, MEMORY)
         assert fail.signature == signature("wrong-value", "d:weight", kernel="")
+
+    @pytest.mark.parametrize(("is_integer", "meaning"), [(True, MEMORY), (False, ALGORITHM)])
+    def test_a_wrong_value_may_follow_from_integers_that_nothing_stored(
+        self, meaning: str, *, is_integer: bool
+    ) -> None:
+        read = UninitialisedRead(site=site("counts"), cells=1, first_cells=((0,),), program=0, is_integer=is_integer)
+        fail = only_failure(WrongValue(), replace(exact_run(comparison(ratio=40.0)), memory=(read,)))
+        assert fail.meaning == meaning
+
+    def test_a_number_beyond_the_type_of_the_result_overflows(self) -> None:
+        large = replace(comparison(), worst=Measure(ratio=inf, index=(3, 0), got=4e213, expected=2.5))
+        run = exact_run(large, wrong=True)
+        run = replace(run, results=(replace(run.results[0], kind="float32"),))
+        assert only_failure(WrongValue(), run).message == (
+            "y[3, 0] overflows float32: it is 4e+213 without any rounding, where the float64 reference gives 2.5: "
+            "beyond the bound of exact arithmetic"
+        )
+
+    def test_both_numbers_have_the_digits_that_tell_them_apart(self) -> None:
+        near = replace(comparison(), worst=Measure(ratio=3.0, index=(3, 0), got=0.1234567890123, expected=0.1234567891))
+        assert "y[3, 0] is 0.123456789 without any rounding, where the float64 reference gives 0.1234567891" in (
+            only_failure(WrongValue(), exact_run(near)).message
+        )
 
     def test_a_wrong_value_is_at_the_line_of_the_kernel_that_stored_it(self) -> None:
         stored = exact_run(comparison(ratio=40.0))

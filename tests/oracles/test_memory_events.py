@@ -26,7 +26,7 @@ from harness.oracles.bounds import InBounds
 from harness.oracles.order_dependence import NoOrderDependence
 from harness.oracles.thread_race import NoThreadRace
 from harness.oracles.undefined_lanes import UndefinedLaneIndependence
-from harness.oracles.uninitialised_read import NoUninitialisedReads
+from harness.oracles.uninitialised_read import INTEGERS, UNCOMPARED, USED, NoUninitialisedReads
 from harness.oracles.unwritten import FullyWritten
 from harness.oracles.write_overlap import NoWriteOverlap
 from tests.oracles.facts import LINE_207, case, judge, launch, only_failure, raised, result, run, signature, site
@@ -182,6 +182,26 @@ def test_an_uninitialised_read_is_a_warning_if_no_nan_reaches_a_result(sound: di
     event = UninitialisedRead(site=site("mean"), cells=1, first_cells=((128,),), program=4)
     fail = only_failure(NoUninitialisedReads(), run(memory=(event,), **sound))
     assert fail.signature == signature("uninitialised-read", "layernorm.py:431", severity=Severity.WARNING)
+
+
+@pytest.mark.parametrize(
+    ("facts", "severity", "meaning"),
+    [
+        ({"results": (result(whole=7.0),)}, Severity.ERROR, USED),
+        ({"results": (result(),)}, Severity.WARNING, INTEGERS),
+        ({"results": (result(),), "memory": (STRAY,)}, Severity.ERROR, USED),
+        ({"results": (), "is_undefined": True}, Severity.WARNING, UNCOMPARED),
+    ],
+    ids=["wrong result", "right result", "stray address", "no definition"],
+)
+def test_a_read_of_integers_that_nothing_stored_is_judged_by_its_harm(
+    facts: dict[str, Any], severity: Severity, meaning: str
+) -> None:
+    event = UninitialisedRead(site=site("bins"), cells=1, first_cells=((0,),), program=0, is_integer=True)
+    fail = only_failure(
+        NoUninitialisedReads(), replace(run(), **{**facts, "memory": (event, *facts.get("memory", ()))})
+    )
+    assert (fail.signature.severity, fail.meaning) == (severity, meaning)
 
 
 class TestBounds:

@@ -4,14 +4,15 @@ from dataclasses import replace
 
 import pytest
 
-from harness.model.run import FormMismatch, Result, ResultForm, TimedOut
+from harness.model.run import FormMismatch, Result, ResultForm, TimedOut, UninitialisedRead
 from harness.model.verdict import Abstain, Outcome, Severity
 from harness.oracles import registry
 from harness.oracles.config_invariance import ConfigInvariance
 from harness.oracles.float64_values import NEAR, WRONG, Float64Values
+from harness.oracles.likely_cause import MEMORY
 from harness.oracles.result_structure import ResultStructure
 from harness.oracles.sm_invariance import SM_COUNTS, SmInvariance
-from tests.oracles.facts import KERNEL, case, judge, launch, only_failure, raised, result, run, signature
+from tests.oracles.facts import KERNEL, case, judge, launch, only_failure, raised, result, run, signature, site
 
 NAN = float("nan")
 
@@ -29,6 +30,18 @@ class TestValues:
     def test_a_small_error_may_be_the_kernels_own_rounding(self, times: float, meaning: str) -> None:
         fail = only_failure(Float64Values(), run(results=(result(whole=times, worst_tile=0.5),)))
         assert fail.meaning == meaning
+
+    @pytest.mark.parametrize("kind", ["int32", "bool"])
+    def test_integers_are_wrong_by_no_tolerance(self, kind: str) -> None:
+        wrong = replace(result(whole=1e9), kind=kind)
+        wrong = replace(wrong, whole=replace(wrong.whole, got=3.0, expected=4.0))
+        (message,) = judge(Float64Values(), run(results=(wrong,)))
+        assert message == "error: y[3, 0] is 3 where the float64 reference gives 4: integers are equal, or wrong"
+
+    def test_a_value_that_may_follow_from_memory_says_so(self) -> None:
+        read = UninitialisedRead(site=site("bins"), cells=1, first_cells=((0,),), program=0, is_integer=True)
+        fail = only_failure(Float64Values(), run(results=(result(whole=1e9),), memory=(read,)))
+        assert fail.meaning == MEMORY
 
     def test_every_wrong_result_fails_once(self) -> None:
         wrong = (result("y", whole=2.0, worst_tile=3.0), result("d:x", whole=4.0))

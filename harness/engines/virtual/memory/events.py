@@ -13,6 +13,7 @@ from harness.engines.ttir.load_statement import is_unpadded_block_load
 from harness.engines.virtual.memory.arguments import Argument
 from harness.engines.virtual.numbers.elements import Array
 from harness.execution.error_map import share
+from harness.execution.poison import INTEGER_PATTERNS
 from harness.model.picture import ElementSpan, Spread
 from harness.model.run import (
     Access,
@@ -255,6 +256,7 @@ class EventCollector:
                 cells=len(distinct),
                 first_cells=launched.first_cells(place, distinct),
                 program=program,
+                is_integer=launched.is_of_integers(place),
                 cell_map=launched.spread(place, distinct),
             )
 
@@ -276,6 +278,11 @@ class _Launch:
     def first_cells(self, place: Place, elements: Array) -> tuple[tuple[int, ...], ...]:
         argument = self.arguments[place[1]]
         return tuple(argument.index_of(int(element)) for element in elements[:FIRST_CELLS])
+
+    def is_of_integers(self, place: Place) -> bool:
+        """Return True if the argument's storage was allocated for integers, and is fresh."""
+        buffer = self.arguments[place[1]].buffer
+        return buffer is not None and buffer.poison is not None and buffer.poison.pattern in INTEGER_PATTERNS
 
     def spread(self, place: Place, elements: Array) -> Spread | None:
         argument = self.arguments[place[1]]

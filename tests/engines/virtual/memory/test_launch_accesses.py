@@ -255,3 +255,11 @@ def test_an_exchange_reads_fresh_memory_only_if_its_result_is_used(gpu: Gpu, *, 
     publish_kernel[(4,)](torch.ones(4), partial, torch.zeros(4), KEEP=keep)
     assert partial.tolist() == [1.0] * 4
     assert [type(event) for event in gpu.memory] == [UninitialisedRead] * keep
+
+
+@pytest.mark.parametrize(("dtype", "is_integer"), [(torch.float32, False), (torch.int32, True), (torch.int64, True)])
+def test_a_read_of_fresh_memory_says_if_it_is_of_integers(gpu: Gpu, dtype: torch.dtype, *, is_integer: bool) -> None:
+    with gpu.fresh:
+        x = torch.empty(8, dtype=dtype)
+    publish_kernel[(4,)](x, torch.zeros(4, dtype=dtype), torch.zeros(4), KEEP=False)
+    assert [event.is_integer for event in gpu.memory if isinstance(event, UninitialisedRead)] == [is_integer]
