@@ -159,6 +159,8 @@ class Overlap:
     """Linear ids of two programs that stored the first cell; with an atomic, the storing and the updating one."""
     atomic: bool = False
     """True if the other program's access is an atomic, and nothing orders the two."""
+    is_whole: bool = True
+    """True if the launch stores nothing else in the argument, so that programs do the same work."""
     cell_map: Spread | None = field(default=None, compare=False)
     """All such cells, for a picture."""
 

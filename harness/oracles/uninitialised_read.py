@@ -18,7 +18,7 @@ DISCARDED = (
     "afterwards."
 )
 UNCOMPARED = (
-    "The kernel uses whatever the memory held before, or masks it afterwards.  Which of the two is not known, since no "
+    "The kernel uses whatever the memory held before, or masks it afterwards. Which of the two is not known, since no "
     "result is compared here."
 )
 INTEGERS = (

@@ -13,6 +13,10 @@ SAME = (
     "Several programs do the same work and store the same result: harmless by itself, but it wastes bandwidth, and it "
     "turns into a race as soon as their values differ by one rounding or the kernel updates in place."
 )
+PARTLY_SAME = (
+    "Some programs also store into cells of others, which get the same bytes in this case: a mask or a range may be "
+    "too wide. It turns into a race as soon as the values differ by one rounding or the kernel updates in place."
+)
 LOST_UPDATE = (
     "Programs of a launch run in no order, so the store may come after what others have added, and wipe it out. Let "
     "the host or an earlier launch zero what programs accumulate, or order the two by acquire and release."
@@ -39,7 +43,8 @@ class NoWriteOverlap(SingleRunOracle):
             program, other_program = worst.programs
             how, meaning = f"stored by programs {program} and {other_program}, with different bytes", DIFFERENT
             if worst.same_bytes:
-                how, meaning = f"stored by programs {program} and {other_program}, with the same bytes", SAME
+                how = f"stored by programs {program} and {other_program}, with the same bytes"
+                meaning = SAME if all(event.is_whole for event in group) else PARTLY_SAME
             elif worst.atomic:
                 how = f"stored by program {program} and updated by an atomic of program {other_program}"
                 meaning = LOST_UPDATE

@@ -28,7 +28,7 @@ from harness.oracles.thread_race import NoThreadRace
 from harness.oracles.undefined_lanes import UndefinedLaneIndependence
 from harness.oracles.uninitialised_read import INTEGERS, UNCOMPARED, USED, NoUninitialisedReads
 from harness.oracles.unwritten import FullyWritten
-from harness.oracles.write_overlap import NoWriteOverlap
+from harness.oracles.write_overlap import PARTLY_SAME, SAME, NoWriteOverlap
 from tests.oracles.facts import LINE_207, case, judge, launch, only_failure, raised, result, run, signature, site
 
 OVERLAP = Overlap(site=site(), same_bytes=True, cells=32, first_cells=((2, 0), (2, 1)), programs=(0, 1))
@@ -167,6 +167,11 @@ def test_a_read_of_what_another_program_updates_is_an_error() -> None:
     assert judge(NoOrderDependence(), run(memory=(event,))) == [
         "error: x[5] was read by program 1 of the launch in which program 0 updates it by an atomic (layernorm.py:431)"
     ]
+
+
+@pytest.mark.parametrize(("is_whole", "meaning"), [(True, SAME), (False, PARTLY_SAME)])
+def test_the_same_bytes_in_some_cells_alone_are_not_the_same_work(meaning: str, *, is_whole: bool) -> None:
+    assert only_failure(NoWriteOverlap(), run(memory=(replace(OVERLAP, is_whole=is_whole),))).meaning == meaning
 
 
 @pytest.mark.parametrize("broken", [{"results": ()}, {"results": (result(nonfinite=1),)}])

@@ -54,6 +54,7 @@ def test_stores_of_two_programs_to_one_element_are_an_overlap(gpu: Gpu, chunk: i
             cells=2,
             first_cells=((0, 7), (1, 3)),
             programs=(0, 1),
+            is_whole=False,
         ),
         Overlap(
             site=site("overlap_kernel", "y", "other bytes"),
@@ -61,6 +62,7 @@ def test_stores_of_two_programs_to_one_element_are_an_overlap(gpu: Gpu, chunk: i
             cells=2,
             first_cells=((7,), (14,)),
             programs=(0, 1),
+            is_whole=False,
         ),
     ]
 
@@ -224,6 +226,7 @@ def test_views_of_two_types_overlap_in_the_bytes_they_share(gpu: Gpu) -> None:
             cells=3,
             first_cells=((0,), (1,), (2,)),
             programs=(0, 1),
+            is_whole=False,
         )
     ]
 

@@ -229,6 +229,7 @@ class EventCollector:
                 first_cells=launched.first_cells(place, distinct),
                 programs=(ours, partners) if atomic else (min(ours, partners), max(ours, partners)),
                 atomic=atomic,
+                is_whole=len(distinct) >= launched.stored_elements(place),
                 cell_map=launched.spread(place, distinct),
             )
         for (place, atomic), cells in self._dependences.items():
@@ -278,6 +279,15 @@ class _Launch:
     def first_cells(self, place: Place, elements: Array) -> tuple[tuple[int, ...], ...]:
         argument = self.arguments[place[1]]
         return tuple(argument.index_of(int(element)) for element in elements[:FIRST_CELLS])
+
+    def stored_elements(self, place: Place) -> int:
+        """Return how many elements of the argument the launch has stored."""
+        argument = self.arguments[place[1]]
+        if argument.buffer is None:
+            return 0
+        shadow = argument.buffer.shadow
+        elements = (shadow.stored_cells() * shadow.cell_bytes - argument.first_byte) // argument.element_bytes
+        return len(np.unique(elements[(elements >= 0) & (elements < argument.extent)]))
 
     def is_of_integers(self, place: Place) -> bool:
         """Return True if the argument's storage was allocated for integers, and is fresh."""

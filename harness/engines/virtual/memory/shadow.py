@@ -76,6 +76,10 @@ class Shadow:
         self._second_readers = np.repeat(self._second_readers, factor)
         self.cell_bytes = cell_bytes
 
+    def stored_cells(self) -> Array:
+        """Return the cells that any program has stored, in ascending order."""
+        return self._writers.nonzero()[0]
+
     def load(self, starts: Array, width: int, programs: Array, load: int) -> Clash | None:
         """Record that `programs`, one per row, read these rows by load number `load`.
 

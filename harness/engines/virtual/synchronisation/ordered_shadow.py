@@ -83,6 +83,10 @@ class OrderedShadow(Shadow):
             part.refine(factor)
         self.cell_bytes = cell_bytes
 
+    def stored_cells(self) -> Array:
+        """Return the cells that any program has stored, in ascending order."""
+        return self._stores.programs.nonzero()[0]
+
     def load(self, starts: Array, width: int, programs: Array, load: int) -> Clash | None:
         """Record a read by load number `load`; returns unordered stores and atomics of other programs.
 

@@ -263,3 +263,18 @@ def test_a_read_of_fresh_memory_says_if_it_is_of_integers(gpu: Gpu, dtype: torch
         x = torch.empty(8, dtype=dtype)
     publish_kernel[(4,)](x, torch.zeros(4, dtype=dtype), torch.zeros(4), KEEP=False)
     assert [event.is_integer for event in gpu.memory if isinstance(event, UninitialisedRead)] == [is_integer]
+
+
+@triton.jit
+def wide_rows_kernel(out, D: tl.constexpr, WIDE: tl.constexpr):
+    tl.store(out + tl.program_id(0) * D + tl.arange(0, WIDE), 1.0)
+
+
+@pytest.mark.parametrize(("stride", "wide", "is_whole"), [(0, 4, True), (4, 8, False)])
+def test_an_overlap_says_if_all_that_is_stored_is_stored_twice(
+    gpu: Gpu, stride: int, wide: int, *, is_whole: bool
+) -> None:
+    wide_rows_kernel[(3,)](torch.zeros(16), D=stride, WIDE=wide)
+    assert [(event.same_bytes, event.is_whole) for event in gpu.memory if isinstance(event, Overlap)] == [
+        (True, is_whole)
+    ]
