@@ -228,7 +228,10 @@ class UndefinedLanes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AssertFailed:
-    """A device assertion did not hold.  A hardware GPU ends the launch; the virtual GPU continues."""
+    """A device assertion did not hold.  A hardware GPU ends the launch; the virtual GPU continues.
+
+    Or an assumption did not hold, which a hardware GPU does not check.
+    """
 
     site: AccessSite
     """The site of the assertion; its argument is empty."""
@@ -236,6 +239,8 @@ class AssertFailed:
     lanes: int
     program: int
     """The linear id of the first program in which it failed."""
+    is_assumption: bool = False
+    """It is a `tl.assume`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

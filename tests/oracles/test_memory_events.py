@@ -9,6 +9,7 @@ from harness.model.case import LaneFill
 from harness.model.run import (
     Access,
     AddressSpace,
+    AssertFailed,
     Completed,
     Crashed,
     NarrowAtomic,
@@ -23,13 +24,26 @@ from harness.model.run import (
 from harness.model.verdict import Severity
 from harness.oracles.base import Oracle
 from harness.oracles.bounds import InBounds
+from harness.oracles.device_assert import DeviceAssertsHold
 from harness.oracles.order_dependence import NoOrderDependence
 from harness.oracles.thread_race import NoThreadRace
 from harness.oracles.undefined_lanes import UndefinedLaneIndependence
 from harness.oracles.uninitialised_read import INTEGERS, UNCOMPARED, USED, NoUninitialisedReads
 from harness.oracles.unwritten import FullyWritten
 from harness.oracles.write_overlap import PARTLY_SAME, SAME, NoWriteOverlap
-from tests.oracles.facts import LINE_207, case, judge, launch, only_failure, raised, result, run, signature, site
+from tests.oracles.facts import (
+    KERNEL,
+    LINE_207,
+    case,
+    judge,
+    launch,
+    only_failure,
+    raised,
+    result,
+    run,
+    signature,
+    site,
+)
 
 OVERLAP = Overlap(site=site(), same_bytes=True, cells=32, first_cells=((2, 0), (2, 1)), programs=(0, 1))
 STRAY = Stray(site=site(), access=Access.STORE, region=AddressSpace.OUTSIDE_STORAGE, lanes=31, program=3, element=8256)
@@ -312,3 +326,14 @@ class TestUndefinedLanes:
 
 def refilled(y: str) -> Refilled:
     return Refilled(ending=Completed(), digests={"y": y})
+
+
+@pytest.mark.parametrize(
+    ("is_assumption", "severity", "what"),
+    [(False, Severity.ERROR, "an assertion failed"), (True, Severity.WARNING, "an assumption failed")],
+)
+def test_a_false_assumption_is_a_warning(severity: Severity, what: str, *, is_assumption: bool) -> None:
+    event = AssertFailed(site=site(""), message="", lanes=1, program=0, is_assumption=is_assumption)
+    fail = only_failure(DeviceAssertsHold(), run(memory=(event,)))
+    assert fail.signature == signature("device-assert", "layernorm.py:431", severity=severity)
+    assert fail.message == f"{what} in 1 lane of {KERNEL}, first in program 0 (layernorm.py:431)"

@@ -102,8 +102,8 @@ class EventCollector:
         self._uninitialised: dict[Place, _Cells] = {}
         self._strays: dict[StrayKey, _StrayLanes] = {}
         self._undefined: dict[Place, int] = {}
-        self._failed: dict[tuple[str, str], _StrayLanes] = {}
-        """By the location and message of an assertion."""
+        self._failed: dict[tuple[str, str, bool], _StrayLanes] = {}
+        """By the location and message of an assertion, and True if it is an assumption."""
         self._misaligned: dict[tuple[Place, Unaligned], tuple[int, int]] = {}
         """The first program, and its distance from alignment in bytes."""
 
@@ -177,9 +177,13 @@ class EventCollector:
         """Record lanes that a masked load without `other` left undefined."""
         self._undefined[place] = self._undefined.get(place, 0) + lanes
 
-    def assertion(self, location: str, message: str, programs: Array, lanes: int) -> None:
-        """Record an assertion that failed in these programs."""
-        known = self._failed.setdefault((location, message), _StrayLanes(0, int(programs.min()), 0, 0, 0))
+    def assertion(
+        self, location: str, message: str, programs: Array, lanes: int, *, is_assumption: bool = False
+    ) -> None:
+        """Record an assertion or an assumption that failed in these programs."""
+        known = self._failed.setdefault(
+            (location, message, is_assumption), _StrayLanes(0, int(programs.min()), 0, 0, 0)
+        )
         known.lanes += lanes
         known.program = min(known.program, int(programs.min()))
 
@@ -213,9 +217,15 @@ class EventCollector:
             yield UndefinedLanes(site=site, lanes=lanes, block_pointer=block_pointer)
         for (place, what), (program, off_by) in self._misaligned.items():
             yield Misaligned(site=launched.site(place), what=what, off_by=off_by, program=program)
-        for (location, message), failed in self._failed.items():
+        for (location, message, is_assumption), failed in self._failed.items():
             site = AccessSite(kernel=kernel, launch=launch, argument="", source=sources(location))
-            yield AssertFailed(site=site, message=message, lanes=failed.lanes, program=failed.program)
+            yield AssertFailed(
+                site=site,
+                message=message,
+                lanes=failed.lanes,
+                program=failed.program,
+                is_assumption=is_assumption,
+            )
 
     def _cell_events(
         self, launched: "_Launch"

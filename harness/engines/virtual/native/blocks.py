@@ -203,8 +203,16 @@ def split(lowering: Lowering, operation: Operation) -> list[Tile]:
 
 
 def no_effect(lowering: Lowering, operation: Operation) -> None:
-    """Barriers and assumptions, which have no effect on one program's values."""
+    """Barriers, which have no effect on one program's values."""
     del lowering, operation
+
+
+def assumption(lowering: Lowering, operation: Operation) -> None:
+    """An assumption that is false requests a bailout: the machine reports it."""
+    code = lowering.code
+    held = lowering.scalar(operation.operands[0])
+    code.request_bailout(code.value(f"xor i1 {held.name}, true"))
+    code.bail_if_requested(lowering.names.bail)
 
 
 HANDLERS: Mapping[str, Lower] = {
@@ -224,5 +232,5 @@ HANDLERS: Mapping[str, Lower] = {
     "tt.split": split,
     "gpu.barrier": no_effect,
     "ttg.barrier": no_effect,
-    "llvm.intr.assume": no_effect,
+    "llvm.intr.assume": assumption,
 }

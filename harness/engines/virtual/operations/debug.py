@@ -1,4 +1,4 @@
-"""Device assertions, device prints, and operations without effect here: barriers and assumptions."""
+"""Device assertions, assumptions, device prints, and operations without effect here, such as barriers."""
 
 from collections.abc import Mapping
 from math import prod
@@ -20,6 +20,15 @@ MOST_LINES = 200
 
 def assertion(machine: Machine, operation: Operation, frame: list[Value]) -> None:
     """`tt.assert`; Triton drops it from kernels that are not compiled with `debug`."""
+    _check(machine, operation, frame, parse_string(operation.keywords[0]), is_assumption=False)
+
+
+def assumption(machine: Machine, operation: Operation, frame: list[Value]) -> None:
+    """`llvm.intr.assume`, of `tl.assume`: if it is false, the compiler's code may do anything."""
+    _check(machine, operation, frame, "", is_assumption=True)
+
+
+def _check(machine: Machine, operation: Operation, frame: list[Value], message: str, *, is_assumption: bool) -> None:
     holds = array(frame[operation.operands[0]])
     fails = machine.with_active(~holds, holds.ndim)
     assert fails is not None
@@ -30,7 +39,7 @@ def assertion(machine: Machine, operation: Operation, frame: list[Value]) -> Non
     whole = np.broadcast_to(fails, (machine.width, *fails.shape[1:]))
     programs = machine.numbers[whole.reshape(machine.width, -1).any(axis=1)] - 1
     failing = int(np.count_nonzero(whole)) * (lanes // whole.size)
-    machine.memory.events.assertion(operation.location, parse_string(operation.keywords[0]), programs, failing)
+    machine.memory.events.assertion(operation.location, message, programs, failing, is_assumption=is_assumption)
 
 
 def print_out(machine: Machine, operation: Operation, frame: list[Value]) -> None:
@@ -70,7 +79,7 @@ HANDLERS: Mapping[str, Handler] = {
     "tt.print": print_out,
     "gpu.barrier": nothing,
     "ttg.barrier": nothing,
-    "llvm.intr.assume": nothing,
+    "llvm.intr.assume": assumption,
     "tt.grid_dependency_wait": nothing,
     "tt.grid_dependency_launch_dependents": nothing,
 }

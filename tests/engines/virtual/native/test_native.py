@@ -270,6 +270,21 @@ def test_a_failed_check_leaves_the_launch_to_the_machine(
     assert {type(event) for event in gpu.memory} == kinds
 
 
+@triton.jit
+def assuming_kernel(x, n):
+    tl.assume(n > 2)
+    tl.store(x + tl.program_id(0), 1.0)
+
+
+@pytest.mark.alone("what the compiler makes of a false assumption is undefined")
+def test_native_code_leaves_a_false_assumption_to_the_machine(gpu: Gpu, code: NativeCode) -> None:
+    gpu.launches.native = code
+    assuming_kernel[(4,)](torch.zeros(4), 3)
+    assuming_kernel[(4,)](torch.zeros(4), 2)
+    assert [launch.executor for launch in gpu.seen] == ["native", "numpy"]
+    assert [type(event).__name__ for event in gpu.memory] == ["AssertFailed"]
+
+
 def test_a_bailout_restores_memory(gpu: Gpu, code: NativeCode) -> None:
     x = torch.arange(64.0)
     gpu.launches.native = code

@@ -5,6 +5,7 @@
 # pyright: reportMissingParameterType=false, reportUnknownParameterType=false, reportArgumentType=false
 # pyright: reportCallIssue=false, reportIndexIssue=false, reportOperatorIssue=false
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ import triton.language as tl
 
 from harness.engines.virtual.engine_settings import STEP_LIMIT_VARIABLE
 from harness.engines.virtual.machine import RunawayKernel
+from harness.engines.virtual.native.native_code import ExecutorMode, NativeCode
 from harness.model.run import AccessSite, AssertFailed, Source
 from harness.oracles.endings import describe
 from tests.engines.conftest import Gpu, line_of
@@ -214,3 +216,21 @@ def test_an_endless_loop_of_scheduled_programs_is_stopped(gpu: Gpu) -> None:
     place = f"test_debug.py:{line_of(HERE, 'memory changes on every trip')}"
     loop = f"a loop made 1,000 trips and waits for nobody ({place})"
     assert str(stopped.value) == f"changing_kernel: {loop}; {STEP_LIMIT_VARIABLE} sets another limit"
+
+
+@triton.jit
+def assuming_kernel(x, out, least):
+    program = tl.program_id(0)
+    tl.assume(least >= 0)
+    if program < 3:
+        tl.assume(program > 0)  # the assumption
+    tl.store(out + program, tl.load(x + program))
+
+
+@pytest.mark.parametrize("executor", [ExecutorMode.NUMPY, ExecutorMode.NATIVE])
+@pytest.mark.alone("what the compiler makes of a false assumption is undefined")
+def test_a_false_assumption_is_reported_by_every_executor(gpu: Gpu, executor: ExecutorMode) -> None:
+    gpu.launches.native = NativeCode(executor, None)
+    assuming_kernel[(4,)](torch.zeros(4), torch.zeros(4), 0)
+    expected = failed("assuming_kernel", "the assumption", "", 1, 0)
+    assert gpu.memory == [replace(expected, is_assumption=True)]
