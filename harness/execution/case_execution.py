@@ -25,6 +25,7 @@ from harness.execution.call_contexts import CallContexts
 from harness.execution.exception_text import cause_of, text_of
 from harness.execution.execution_hooks import NO_LAUNCHES, ObservedLaunches
 from harness.execution.missing_parts import missing_part
+from harness.execution.release_signatures import unfitting_call
 from harness.model.case import Case, GradMode
 from harness.model.op import Op
 from harness.model.paired_run import PairedRunRequest, Sketch
@@ -172,6 +173,8 @@ def _ending(op: Op, error: Exception, phase: str) -> Ending:
         return _unsupported(CannotExecute(f"{operator[1]} on the CPU"), error)
     if part := missing_part(error):
         return _unsupported(CannotExecute(part), error)
+    if op.requires and (call := unfitting_call(error)):
+        return _unsupported(CannotExecute(call), error)
     if unsupported := UNSUPPORTED_TYPE.search(message):
         return Refused(message=f"{kind}: {unsupported[0]}")
     if kind in op.refuses and phase in {"forward", "backward"}:
