@@ -12,7 +12,7 @@ from harness.checks.answer import Answer
 from harness.checks.answer_code import load
 from harness.checks.kept_outputs import read_names
 from harness.checks.torch_originals import Originals
-from harness.engines.torch.torch_seam import plain_torch
+from harness.engines.torch.torch_seam import plain_torch, tree_map
 from harness.execution.inputs import seed_of
 
 _ORIGINALS = [Originals()]
@@ -44,11 +44,20 @@ class Reference:
         return self._models[torch.float32]
 
     def defined(self, inputs: Mapping[str, Any], sizes: Mapping[str, int]) -> Any:
-        """Return what the reference computes, in the type of the floating-point inputs."""
+        """Return what the reference computes, in the type of the floating-point inputs.
+
+        A reference may compute gradients itself, so it is called with autograd.  Where the caller has none, its results
+        have no graph.
+        """
         floats = [value.dtype for value in inputs.values() if value.is_floating_point()]
         dtype = torch.float64 if torch.float64 in floats else (floats or [torch.float32])[0]
         function = self._model_of(dtype) if self._answer.is_model else self.function
-        return function(*arguments_of(self._answer, inputs, sizes, dtype if dtype is torch.float64 else None))
+        arguments = arguments_of(self._answer, inputs, sizes, dtype if dtype is torch.float64 else None)
+        if torch.is_grad_enabled():
+            return function(*arguments)
+        with torch.enable_grad():
+            returned = function(*arguments)
+        return tree_map(lambda leaf: leaf.detach() if isinstance(leaf, torch.Tensor) else leaf, returned)
 
     def refuse_if_illegal(self, inputs: Mapping[str, Any], sizes: Mapping[str, int]) -> None:
         """Raise `NotALegalCase` if the reference fails for inputs of these shapes."""
