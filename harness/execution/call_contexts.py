@@ -48,7 +48,7 @@ class CallContexts:
             case CallContext.BACKWARD:
                 return self.in_backward_thread(work)
             case CallContext.OTHER_ALLOCATOR:
-                return copy_context().run(_with_other_allocator, work)
+                return copy_context().run(with_other_allocator, work)
 
     def in_backward_thread(self, work: Callable[[], T]) -> T:
         """Return the result of `work`, called in autograd's thread."""
@@ -62,7 +62,8 @@ class CallContexts:
         self._backward_thread = ThreadPoolExecutor(1, "autograd-device", self._on_new_thread)
 
 
-def _with_other_allocator(work: Callable[[], T]) -> T:
+def with_other_allocator(work: Callable[[], T]) -> T:
+    """Return the result of `work`, called while Triton's allocator of scratch memory takes memory from torch."""
     triton.set_allocator(_other_allocator)
     return work()
 

@@ -9,6 +9,7 @@ import importlib.util
 import os
 import sys
 from collections.abc import Mapping, Sequence
+from contextvars import copy_context
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -20,7 +21,9 @@ from triton.tools.tensor_descriptor import TensorDescriptor
 
 from harness.engines.torch.torch_seam import plain_torch, without_dispatch_modes
 from harness.engines.triton.driver import LaunchRequest
+from harness.engines.triton.triton_seam import has_allocator
 from harness.errors import ReplayError
+from harness.execution.call_contexts import with_other_allocator
 from harness.execution.poison import PATTERNS, FreshMemory
 from harness.watched.watch_records import CannotRecord
 
@@ -62,6 +65,7 @@ def record_launch(
             "arguments": {name: memory.encoded(value) for name, value in arguments},
             "storages": memory.contents(),
             "fresh": memory.freshness(),
+            "allocator": has_allocator(),
         }
         torch.save(content, path)
 
@@ -76,7 +80,12 @@ def launch_again(path: Path) -> None:
     kernel = _kernel(content["kernel"], path)
     storages = [_storage(*storage) for storage in zip(content["storages"], content["fresh"], strict=True)]
     arguments = {name: _decoded(value, storages, path) for name, value in content["arguments"].items()}
-    kernel[tuple(content["grid"])](**arguments, **content["options"])
+
+    def launch() -> None:
+        kernel[tuple(content["grid"])](**arguments, **content["options"])
+
+    # Recordings of older releases do not say if scratch memory had an allocator.
+    copy_context().run(with_other_allocator, launch) if content.get("allocator") else launch()
 
 
 class _Memory:

@@ -360,6 +360,33 @@ def test_memory_behind_an_object_of_a_library_is_put_back(tmp_path: Path) -> Non
     assert done.out.startswith("total 10.0\n"), done.out + done.err
 
 
+DESCRIPTOR = """
+import torch
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def unaligned_rows(x, out, M, K, BLOCK: tl.constexpr):
+    rows = tl.make_tensor_descriptor(x, shape=[M, K], strides=[K, 1], block_shape=[BLOCK, BLOCK])
+    tl.store(out + tl.arange(0, BLOCK), tl.sum(rows.load([0, 0]), 1))
+
+
+triton.set_allocator(lambda size, align, stream: torch.empty(size, device="cuda", dtype=torch.int8))
+unaligned_rows[(1,)](torch.ones(16, 17, device="cuda"), torch.empty(16, device="cuda"), 16, 17, BLOCK=16)
+"""
+
+
+@pytest.mark.nightly
+def test_a_launch_with_scratch_memory_repeats_alone(tmp_path: Path) -> None:
+    project = Project(tmp_path)
+    project.write("script.py", DESCRIPTOR)
+    finding = Watched(project, project.process(*ON, "--", "python", "script.py")).finding(
+        "descriptor-alignment", "unaligned_rows"
+    )
+    assert finding["confirmed"]
+
+
 @pytest.mark.parametrize(
     ("words", "line"),
     [
