@@ -38,6 +38,7 @@ from harness.search.session import Session, prepared
 from harness.search.strategies import scouts
 from harness.suite import load_suite
 from harness.suite_files import named_in_project
+from harness.wording import counted
 
 CHECKS = HARNESS_FOLDER / "checks"
 LEAST_RUNS = 4
@@ -153,6 +154,9 @@ class CandidateCheck:
 
     def _verdict(self, task: SampledTask, outcome: _Outcome) -> CheckVerdict:
         statistics, reason = outcome.statistics, outcome.reason
+        lost, completed = self._evidences.lost, self._evidences.completed
+        if completed and len(lost) > len(completed) and not reason:  # a candidate may choose what is checked of it
+            reason = f"{len(lost)} of {counted(len(lost) + len(completed), 'case')} show nothing: {obstacle(lost)}"
         is_right = statistics.passed and not reason
         ruling = Ruling.WRONG if outcome.flaws else Ruling.RIGHT if is_right else Ruling.UNCHECKED
         if ruling is Ruling.UNCHECKED and not reason:

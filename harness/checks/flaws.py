@@ -60,6 +60,11 @@ class Evidences:
     def completed(self) -> list[Run]:
         return [run for run in self.runs if isinstance(run.ending, Completed)]
 
+    @property
+    def lost(self) -> list[Run]:
+        """The runs of legal cases that show nothing: the engine or the memory did not suffice."""
+        return [run for run in self.runs if isinstance(run.ending, Unsupported | OutOfMemory)]
+
 
 def flaws_of(seen: Evidences) -> tuple[CandidateFlaw, ...]:
     """Return the flaws, each kind and message once, the gravest first."""

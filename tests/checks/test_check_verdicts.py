@@ -96,6 +96,13 @@ def test_a_candidate_may_refuse_rows_longer_than_the_sample(checker: Checker) ->
     assert [note for note in verdict.notes if "longer than the sample: ValueError: at most 2048" in note]
 
 
+def test_a_candidate_does_not_choose_the_cases_that_count(checker: Checker) -> None:
+    verdict = verdict_on(checker, "out_of_memory_mostly")
+    assert verdict.ruling is Ruling.UNCHECKED
+    lost = verdict.abstained
+    assert verdict.reason == f"{lost} of {verdict.cases} cases show nothing: out of memory: no"
+
+
 def verdict_on_answer(checker: Checker, problem: str) -> CheckVerdict:
     return checker.check(FOLDER / f"{problem}_right.py", FOLDER / f"{problem}_problem.py", cases=3, seed=1)
 
