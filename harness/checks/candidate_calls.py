@@ -7,6 +7,7 @@ put back after each call.  `referee` compares its outputs once more, in a proces
 
 import os
 import sys
+from collections import deque
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from functools import cache
@@ -26,8 +27,8 @@ from harness.execution.hypothesis_notes import note
 from harness.execution.result_forms import named
 
 MOST_REMEMBERED = 256
-MOST_KEPT = 64
-"""Results of torch's functions that one call keeps."""
+MOST_KEPT_BYTES = 1 << 28
+"""The memory of the results of torch's functions that one call keeps; beyond it, the latest ones stay."""
 FEWEST_BETWEEN = 5
 """From so many elements on, the ends of a tensor stay as they are when a candidate is called with other values."""
 DISTINCT_VALUES = 4
@@ -249,7 +250,8 @@ class _TorchResults(TorchFunctionMode):
 
     def __init__(self) -> None:
         super().__init__()
-        self._results: list[torch.Tensor] = []
+        self._results: deque[torch.Tensor] = deque()
+        self._bytes = 0
 
     def __torch_function__(
         self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
@@ -257,9 +259,16 @@ class _TorchResults(TorchFunctionMode):
         """Call the function, and keep its result."""
         returned = func(*args, **(kwargs or {}))
         for each in returned if isinstance(returned, tuple | list) else (returned,):
-            if isinstance(each, torch.Tensor) and len(self._results) < MOST_KEPT:
-                self._results.append(each)
+            if isinstance(each, torch.Tensor):
+                self._keep(each)
         return returned
+
+    def _keep(self, result: torch.Tensor) -> None:
+        # By memory and not by number: a candidate may call many functions before the one that matters.
+        self._results.append(result)
+        self._bytes += _bytes_of(result)
+        while self._bytes > MOST_KEPT_BYTES and len(self._results) > 1:
+            self._bytes -= _bytes_of(self._results.popleft())
 
     def has_all(self, outputs: Mapping[str, torch.Tensor], inputs: Mapping[str, torch.Tensor]) -> bool:
         """Return True if each output has the values of a tensor that torch made in other memory, and of no input."""
@@ -274,6 +283,10 @@ class _TorchResults(TorchFunctionMode):
         return any(
             _are_equal(output, result) for result in self._results if result.untyped_storage().data_ptr() != memory
         )
+
+
+def _bytes_of(tensor: torch.Tensor) -> int:
+    return tensor.numel() * tensor.element_size()
 
 
 def _are_equal(first: torch.Tensor, second: torch.Tensor) -> bool:

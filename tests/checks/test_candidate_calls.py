@@ -23,6 +23,14 @@ def cached(x, kept=[]):
     kept.append(x + 1)
     return kept[0].clone()
 
+def copied(x):
+    return torch.empty_like(x).copy_(torch.softmax(x, -1))
+
+def copied_after_others(x):
+    for _ in range(1000):
+        torch.zeros(1)
+    return copied(x)
+
 def small_floats(x):
     return x.to(torch.float8_e4m3fn)
 """
@@ -55,6 +63,11 @@ def test_outputs_of_an_earlier_call_are_repeated(notes_of: Notes) -> None:
 
 def test_outputs_that_fit_other_inputs_too_are_not_repeated(notes_of: Notes) -> None:
     assert "repeated" not in notes_of("from_the_last_column", COLUMN, COLUMN + 1)
+
+
+@pytest.mark.parametrize("name", ["copied", "copied_after_others"])
+def test_outputs_that_torch_computed_are_copied_whatever_comes_before(notes_of: Notes, name: str) -> None:
+    assert "copied" in notes_of(name, ROW)
 
 
 def test_outputs_of_small_floats_are_looked_at(notes_of: Notes) -> None:
