@@ -77,10 +77,8 @@ def report_of(run: Run) -> Sanitized:
     return run.sanitizer
 
 
-def line_of(text: str) -> int:
-    return next(
-        number for number, line in enumerate(KERNELS.read_text(encoding="utf-8").splitlines(), 1) if text in line
-    )
+def statement_of(text: str) -> str:
+    return next(line.strip() for line in KERNELS.read_text(encoding="utf-8").splitlines() if text in line)
 
 
 def assert_silent(runs: list[Run]) -> None:
@@ -97,30 +95,30 @@ def blamed(run: Run) -> list[tuple[str, str]]:
     return [(verdict.signature.kernel, verdict.signature.place) for verdict in verdicts if isinstance(verdict, Fail)]
 
 
-def test_memcheck_names_kernel_and_line_of_bad_stores(runs_under: RunsUnder) -> None:
+def test_memcheck_names_kernel_and_statement_of_bad_stores(runs_under: RunsUnder) -> None:
     good, outside, well, far, fine, misaligned, last = runs_under(
         Tool.MEMCHECK, "good", "stores_just_outside", "good", "stores_far_outside", "good", "misaligned", "good"
     )
     assert_silent([good, well, fine, last])
-    store = line_of("tl.store(y + element")
+    store = statement_of("tl.store(y + element")
     for run in (outside, far):
-        assert blamed(run) == [("store_at", f"memcheck: fault_kernels.py:{store} out of bounds write")], report_of(run)
+        assert blamed(run) == [("store_at", f"memcheck: fault_kernels.py: {store} out of bounds write")], report_of(run)
         (record,) = report_of(run).records
         assert (record.at.program, record.size_bytes, record.space) == ((0, 0, 0), 4, "global")
         assert Path(record.at.source.file if record.at.source else "").name == "fault_kernels.py"
     ((kernel, place),) = blamed(misaligned)
     assert (kernel, place) == (
         "store_misaligned",
-        f"memcheck: fault_kernels.py:{line_of('tl.store(at, 7.0)')} misaligned write",
+        f"memcheck: fault_kernels.py: {statement_of('tl.store(at, 7.0)')} misaligned write",
     )
 
 
-def test_initcheck_names_the_line_that_reads_uninitialised_memory(runs_under: RunsUnder) -> None:
+def test_initcheck_names_the_statement_that_reads_uninitialised_memory(runs_under: RunsUnder) -> None:
     good, unwritten, last = runs_under(Tool.INITCHECK, "good", "reads_uninitialised", "good")
     assert_silent([good, last])
-    load = line_of("unknown = tl.load")
+    load = statement_of("unknown = tl.load")
     assert [kernel for kernel, _ in blamed(unwritten)] == ["add_times_zero"], report_of(unwritten)
-    assert f"fault_kernels.py:{load}" in blamed(unwritten)[0][1]
+    assert f"fault_kernels.py: {load}" in blamed(unwritten)[0][1]
 
 
 def test_racecheck_names_the_kernel_whose_threads_race(runs_under: RunsUnder) -> None:
