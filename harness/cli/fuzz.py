@@ -152,7 +152,7 @@ checked, 130 interrupted without findings
         "--minutes",
         type=minutes,
         metavar="M",
-        help="minutes, confirming and shrinking included; with --cases, what comes first ends the search",
+        help="minutes, shrinking included; --cases may end it sooner",
     )
     parser.add_rare(
         "--triage-minutes",

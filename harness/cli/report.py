@@ -107,7 +107,7 @@ def add_options(parser: Parser) -> None:
 examples:
   harness report                               report.html, of stored findings
   harness report new.json --history old.json   what is new, back and gone
-  harness report new.json --history nights     the same, with each report in this folder
+  harness report new.json --history nights     the same, of a folder's reports
   harness report --markdown sum.md --junit j.xml   report.html, and for CI
   harness report --merge shard-*.json --json all.json   one report of all
   harness report 88892a72 --issue -o issue.md  a finding for an issue tracker

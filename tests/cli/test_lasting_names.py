@@ -100,6 +100,7 @@ def test_ids_draws_and_fingerprints_are_equal_in_four_places(places: dict[Writte
     assert all(other == prints[0] for other in prints)
 
 
+@pytest.mark.nightly
 def test_the_history_of_one_place_continues_in_another(places: dict[Written, Any]) -> None:
     first, second, *_ = places
     history = str(first.folder / "r.json")
