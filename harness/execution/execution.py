@@ -327,7 +327,9 @@ class Execution(CaseExecution):
                 in_range=_all_of(
                     None if eager is None else np.isfinite(eager[name]),
                     None if defined.infinity_as_nan is None else np.isfinite(defined.infinity_as_nan[name]),
-                    None if (cells := undefined.get(name)) is None else ~cells.numpy(),
+                    None
+                    if (cells := undefined.get(name)) is None
+                    else ~np.broadcast_to(cells.numpy(), truth.values.shape),
                     independent_of_taint(op, case, name),
                 ),
                 may_overflow=may_overflow,

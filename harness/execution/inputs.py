@@ -167,10 +167,11 @@ def undefined_outputs(op: Op, case: Case, inputs: Mapping[str, torch.Tensor | No
 def undefined_cells(op: Op, case: Case, tensors: Mapping[str, torch.Tensor | None]) -> dict[str, torch.Tensor]:
     """Return by input the mask of the cells that the library must not read, for inputs that declare which it may."""
     masks: dict[str, torch.Tensor] = {}
+    known = {**dict.fromkeys(op.inputs), **tensors}
     for name, declared in op.inputs.items():
-        value = tensors.get(name)
+        value = known[name]
         if isinstance(declared, Tensor) and declared.defined is not None and value is not None:
-            mask = declared.defined(**arguments_for(declared.defined, tensors, op.settings(case)))
+            mask = declared.defined(**arguments_for(declared.defined, known, op.settings(case)))
             masks[name] = ~torch.as_tensor(mask, dtype=torch.bool).expand(value.shape)
     return masks
 

@@ -9,7 +9,7 @@ import torch
 from harness.errors import SuiteError
 from harness.execution.execution import Execution
 from harness.execution.inputs import make_inputs, without_undefined_cells
-from harness.model.case import Case, DType, Scale
+from harness.model.case import Case, DType, Scale, ValueDistribution
 from harness.model.input_spec import Draw, Input, Integers
 from harness.model.op import Dim, Op
 from harness.model.run import Completed
@@ -185,6 +185,17 @@ def test_cells_that_must_not_be_read_hold_nan_and_definitions_get_zeros() -> Non
     assert torch.equal(seen[pages], cache[pages])
 
 
+def test_a_mask_of_cells_is_told_of_inputs_that_are_missing() -> None:
+    def first_row(length: torch.Tensor | None, T: int) -> torch.Tensor:  # noqa: N803 - the name of a dim
+        return (torch.arange(T) < (T if length is None else 1))[:, None]
+
+    length = integers(1, high=2, optional=True)
+    op = op_of({"length": length, "x": tensor("T", "D", defined=first_row)})
+    x = torch.ones(64, 4)
+    assert torch.equal(without_undefined_cells(op, case(), {"x": x})["x"], x)
+    assert int(without_undefined_cells(op, case(), {"length": x, "x": x})["x"].sum()) == 4
+
+
 def gathered(cache: torch.Tensor, pages: torch.Tensor) -> torch.Tensor:
     return cache[pages]
 
@@ -218,6 +229,14 @@ def test_cells_that_an_op_leaves_undefined_are_not_judged() -> None:
     _, whole = Execution(torch.enable_grad).run(replace(op, defined=None), case())
     assert [result.nonfinite for result in judged] == [0, 0]
     assert next(iter(whole)).nonfinite == 128
+
+
+def test_masks_of_results_broadcast_where_numbers_leave_the_range() -> None:
+    op = op_of({"x": tensor("T", "D")}, lambda x: x * x, defined=lambda x: (torch.arange(len(x)) > 0)[:, None])
+    huge = replace(case(), dtype=DType.FP16, values=ValueDistribution.HUGE)
+    ending, results = Execution(torch.enable_grad).run(op, huge)
+    assert isinstance(ending, Completed), ending
+    assert results[0].name == "y"
 
 
 @pytest.mark.parametrize(("draw", "values"), [(Draw.LOGITS, None), (Draw.MASK, {0.0, -torch.inf})])

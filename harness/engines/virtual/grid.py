@@ -27,6 +27,12 @@ class LaunchGrid:
         )
 
 
+def spread(count: int) -> list[int]:
+    """Return the first two of `count` numbers from zero, the last two, and those at the quarters, in order."""
+    candidates = {0, 1, *(count * part // 4 for part in (1, 2, 3)), count - 2, count - 1}
+    return sorted(number for number in candidates if 0 <= number < count)
+
+
 def program_ids(order: ProgramOrder, programs: int, seed: int) -> Array:
     """Return linear program ids in the order in which they begin; `seed` decides the shuffled order."""
     match order:

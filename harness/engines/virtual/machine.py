@@ -74,6 +74,8 @@ class LaunchContext:
     """The most trips of a loop without a bound, unless it waits for another program."""
     most_trips: int = MOST_TRIPS
     """The most trips of a loop with a bound."""
+    begins_at_ends: bool = False
+    """A loop that carries nothing from trip to trip begins with its first trips, its last ones and some between."""
 
 
 class Machine:
@@ -87,6 +89,7 @@ class Machine:
         self.arch = context.arch
         self.step_limit = context.step_limit
         self.most_trips = context.most_trips
+        self.begins_at_ends = context.begins_at_ends
         self.active: Array | None = None
         """A mask of the programs that execute the current part; None for all of them."""
         self.printed_lines = 0

@@ -6,6 +6,7 @@ is seen.  A wrapped index inside the tensor shows in values alone, which no orac
 
 import numpy as np
 
+from harness.engines.virtual.grid import spread
 from harness.engines.virtual.memory.accesses import BlockAccess, Memory
 from harness.engines.virtual.memory.arguments import Argument
 from harness.engines.virtual.memory.events import EventCollector
@@ -19,9 +20,7 @@ MOST_ACCESSES = 1_000
 
 def sampled_ids(programs: int) -> Array:
     """Return the ids of the first two programs, the last two, and those at the quarters."""
-    quarters = (programs * part // 4 for part in (1, 2, 3))
-    candidates = {0, 1, *quarters, programs - 2, programs - 1}
-    return np.array(sorted(number for number in candidates if 0 <= number < programs), np.int64)
+    return np.array(spread(programs), np.int64)
 
 
 class AccessLimitReached(Exception):

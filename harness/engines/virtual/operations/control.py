@@ -3,11 +3,13 @@
 Programs that take different branches run under masks, and their values are merged afterwards.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from itertools import chain
 
 import numpy as np
 
 from harness.engines.ttir.ir import Operation
+from harness.engines.virtual.grid import spread
 from harness.engines.virtual.machine import Handler, LoopState, Machine, TooManyTrips, Value, Values
 from harness.engines.virtual.numbers.elements import Array, carrier, unsigned
 from harness.errors import CannotExecute
@@ -33,7 +35,7 @@ def for_loop(machine: Machine, operation: Operation, frame: list[Value]) -> Valu
     all_equal = int(trips.min()) == most_trips or (
         machine.active is not None and bool((trips[machine.active] == most_trips).all())
     )
-    for trip in range(most_trips):
+    for trip in _order(most_trips, begins_at_ends=machine.begins_at_ends and not carried):
         # Both steps wrap in the type of the bounds, as on the GPU.
         index = (lower + (step * trip).astype(kind)).astype(kind)
         if all_equal:
@@ -43,6 +45,13 @@ def for_loop(machine: Machine, operation: Operation, frame: list[Value]) -> Valu
             with machine.masked(alive):
                 carried = machine.merge(alive, machine.run_region(body, frame, (index, *carried)), carried)
     return carried
+
+
+def _order(trips: int, *, begins_at_ends: bool) -> Iterable[int]:
+    if not begins_at_ends:
+        return range(trips)
+    early = spread(trips)
+    return chain(early, (trip for trip in range(trips) if trip not in early))
 
 
 def _trips(lower: Array, upper: Array, step: Array, *, is_unsigned: bool) -> Array:

@@ -36,6 +36,12 @@ def long_kernel(x, n):
 
 
 @triton.jit
+def persistent_kernel(x, rows, D: tl.constexpr):
+    for row in range(tl.program_id(0), rows, tl.num_programs(0)):
+        tl.store(x + row * D + tl.arange(0, D), 1.0)
+
+
+@triton.jit
 def count_kernel(x, counts, n):
     total = 0
     for step in range(n):
@@ -101,6 +107,14 @@ def test_a_launch_with_long_loops_is_cut(gpu: Gpu) -> None:
     x = torch.zeros(2 * MOST_ACCESSES)
     long_kernel[(1,)](x, 2 * MOST_ACCESSES)
     assert int(x.sum()) == MOST_ACCESSES
+    assert [launch.cut for launch in gpu.seen] == [True]
+
+
+def test_the_last_rows_of_a_persistent_kernel_are_seen_before_its_cut(gpu: Gpu) -> None:
+    gpu.case_launches.scale = Scale.OVERSIZED
+    persistent_kernel[(8,)](sparse((ROWS, COLUMNS), torch.float32), ROWS, D=COLUMNS)
+    (stray,) = (event for event in gpu.memory if isinstance(event, Stray))
+    assert (stray.access, stray.element, stray.wrapped) == (Access.STORE, -(2**31), True)
     assert [launch.cut for launch in gpu.seen] == [True]
 
 
