@@ -183,7 +183,7 @@ class Execution(CaseExecution):
         outputs = named(returned)
         with self._timed("inputs"), plain_torch():
             self._observer.on_outputs(outputs)
-            undefined = undefined_outputs(op, case, {**dict.fromkeys(declared), **kept})
+            undefined = _fitted(undefined_outputs(op, case, {**dict.fromkeys(declared), **kept}), outputs)
             drawn = without_cells(make_cotangents(case, outputs), undefined)
             kept_cotangents, cotangents = self._passed(case, drawn)
         leaves = {name: value for name in op.wanted_gradients(case) if (value := inputs[name]) is not None}
@@ -248,8 +248,7 @@ class Execution(CaseExecution):
         """Overwrite cells that the op leaves undefined with zeros, in place: exact values are found by address."""
         with plain_torch():
             for name, cells in undefined.items():
-                if name in results and results[name].shape == cells.shape:
-                    results[name].detach().masked_fill_(cells, 0)
+                results[name].detach().masked_fill_(cells, 0)
         return results
 
     def _compared(self, computed: "_Computed", *, is_shared: bool) -> tuple[Result, ...]:
@@ -454,6 +453,21 @@ def _backward(
         return {}
     with context():
         return gradients(differentiable, leaves, cotangents)
+
+
+def _fitted(masks: Tensors, results: Tensors) -> Tensors:
+    """Return the masks in the shapes of their results, without those that do not fit."""
+    return {
+        name: mask.expand_as(results[name])
+        for name, mask in masks.items()
+        if name in results and _broadcasts(mask.shape, results[name].shape)
+    }
+
+
+def _broadcasts(shape: torch.Size, to: torch.Size) -> bool:
+    return len(shape) <= len(to) and all(
+        one in {1, other} for one, other in zip(reversed(shape), reversed(to), strict=False)
+    )
 
 
 def _all_of(*masks: Array | None) -> Array | None:

@@ -112,6 +112,7 @@ MODULES = {
     "vllm.platforms": {"current_platform": PLATFORM},
     "vllm.utils.platform_utils": {"num_compute_units": num_compute_units},
     "vllm.utils.torch_utils": {"is_torch_equal_or_newer": lambda _: True},
+    "vllm.model_executor.layers.quantization.utils.mxfp4_utils": {},
     "vllm.model_executor.layers.quantization.utils.quant_utils": {
         "FLOAT4_E2M1_MAX": 6.0,
         "FLOAT8_E4M3_MAX": FP8.max,
@@ -122,4 +123,5 @@ IMPORTED = (
     "vllm.model_executor.layers.fla.ops.chunk",
     "vllm.model_executor.layers.fla.ops.index",
     "vllm.model_executor.layers.fla.ops.utils",
+    "vllm.scalar_type",
 )

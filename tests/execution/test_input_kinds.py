@@ -9,6 +9,7 @@ import torch
 from harness.errors import SuiteError
 from harness.execution.execution import Execution
 from harness.execution.inputs import make_inputs, without_undefined_cells
+from harness.execution.poison import FreshMemory
 from harness.model.case import Case, DType, Scale, ValueDistribution
 from harness.model.input_spec import Draw, Input, Integers
 from harness.model.op import Dim, Op
@@ -215,20 +216,22 @@ def test_a_read_of_an_unowned_page_shows_in_the_result(call: Any, nonfinite: int
 
 
 def half_written(x: torch.Tensor) -> torch.Tensor:
-    y = torch.full_like(x, torch.nan)
+    with FreshMemory():
+        y = torch.empty_like(x)
     y[: len(x) // 2] = x[: len(x) // 2]
     return y
 
 
-def test_cells_that_an_op_leaves_undefined_are_not_judged() -> None:
+@pytest.mark.parametrize("columns", [1, 4])
+def test_cells_that_an_op_leaves_undefined_are_not_judged(columns: int) -> None:
     def first_half(x: torch.Tensor) -> torch.Tensor:
-        return len(x) // 2 > torch.arange(len(x)).expand(x.shape[1], -1).T
+        return len(x) // 2 > torch.arange(len(x)).expand(columns, -1).T
 
     op = replace(op_of({"x": tensor("T", "D")}, lambda x: x, defined=first_half), call=half_written)
     _, judged = Execution(torch.enable_grad).run(op, case())
     _, whole = Execution(torch.enable_grad).run(replace(op, defined=None), case())
-    assert [result.nonfinite for result in judged] == [0, 0]
-    assert next(iter(whole)).nonfinite == 128
+    assert [(result.nonfinite, result.unwritten) for result in judged] == [(0, 0)] * 2
+    assert (whole[0].nonfinite, whole[0].unwritten) == (128, 128)
 
 
 def test_masks_of_results_broadcast_where_numbers_leave_the_range() -> None:
