@@ -54,8 +54,8 @@ class SampledExecutor:
     memory: SampledMemory
 
     def run(self) -> ExecutionOutcome:
-        # The memory ends long loops, so the limit of trips must not.  The last rows of a persistent kernel, where an index
-        # overflows, come first, before the memory ends the loop over rows.
+        # The memory ends long loops, so the limit of trips must not.  The last rows of a persistent kernel come first:
+        # there an index overflows.
         context = replace(self.launch.context, most_trips=sys.maxsize, begins_at_ends=True)
         try:
             Machine(context, self.memory).run(self.launch.binding.values, self.launch.ids)
