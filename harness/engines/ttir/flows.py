@@ -1,12 +1,14 @@
 """How values reach other values in a kernel, and the accesses whose address or execution depends on some of them."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 from harness.engines.ttir.ir import Function, Operation
 from harness.engines.ttir.reach import ATOMICS, LOADS, STORES, UNKNOWN_ORIGIN, Slots, reach_of, yielded
 
 BOUNDS = 3
 """The operands of `scf.for` before those that it carries."""
+Flows = Mapping[int, set[int]]
+"""By slot, the slots that its value flows into."""
 _LOADING = LOADS | ATOMICS
 _ACCESSES = LOADS | STORES | ATOMICS
 _VALUE = 1
@@ -34,6 +36,31 @@ def steps(operation: Operation) -> Iterator[tuple[int, int]]:
     yield from ((source, target) for source in sources for target in targets)
 
 
+def guards(operation: Operation) -> tuple[int, ...]:
+    """Return the operands that decide if, and how often, the regions of an operation are executed."""
+    return operation.operands[: BOUNDS if operation.name == "scf.for" else None]
+
+
+def flows_of(operations: Iterable[Operation]) -> Flows:
+    """Return by slot the slots that its value flows into."""
+    into = dict[int, set[int]]()
+    for operation in operations:
+        for source, target in steps(operation):
+            into.setdefault(source, set()).add(target)
+    return into
+
+
+def reached(first: Iterable[int], into: Flows) -> set[int]:
+    """Return these slots and all that follow from them."""
+    slots = set(first)
+    ahead = list(slots)
+    while ahead:
+        more = into.get(ahead.pop(), set[int]()) - slots
+        slots |= more
+        ahead += more
+    return slots
+
+
 def steered_accesses(kernel: Function, parameters: Slots) -> frozenset[str] | None:
     """Return the locations of the accesses that values loaded through these parameters steer; None means all.
 
@@ -49,7 +76,7 @@ def steered_accesses(kernel: Function, parameters: Slots) -> frozenset[str] | No
         return frozenset()
     if len(kernel.body.blocks) > 1 or any(operation.name == "tt.call" for operation in operations):
         return None
-    follows = _reached((slot for load in loads for slot in load.results), operations)
+    follows = reached((slot for load in loads for slot in load.results), flows_of(operations))
     return frozenset(_steered(operations, follows))
 
 
@@ -61,23 +88,6 @@ def _steered(operations: Iterable[Operation], follows: set[int]) -> Iterator[str
             ]
             if follows.intersection(steering):
                 yield operation.location
-        elif operation.regions and follows.intersection(
-            operation.operands[: BOUNDS if operation.name == "scf.for" else None]
-        ):
+        elif operation.regions and follows.intersection(guards(operation)):
             inside = (inner for region in operation.regions for inner in region.all_operations())
             yield from (inner.location for inner in inside if inner.name in _ACCESSES)
-
-
-def _reached(first: Iterable[int], operations: Iterable[Operation]) -> set[int]:
-    """Return these slots and all that follow from them."""
-    into = dict[int, set[int]]()
-    for operation in operations:
-        for source, target in steps(operation):
-            into.setdefault(source, set()).add(target)
-    reached = set(first)
-    ahead = list(reached)
-    while ahead:
-        more = into.get(ahead.pop(), set[int]()) - reached
-        reached |= more
-        ahead += more
-    return reached

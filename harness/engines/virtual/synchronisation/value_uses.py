@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from harness.engines.ttir.flows import BOUNDS, steps
+from harness.engines.ttir.flows import Flows, flows_of, guards, reached
 from harness.engines.ttir.ir import Function, TtirRegion
 from harness.engines.virtual.synchronisation.barrier_points import line_of
 from harness.engines.virtual.synchronisation.tile_layouts import TileOwners
@@ -22,8 +22,7 @@ _MASK = 2
 class _Flows:
     """How values reach others in one kernel."""
 
-    into: Mapping[int, frozenset[int]]
-    """The slots that a slot's value flows into."""
+    into: Flows
     guarded: Mapping[int, frozenset[int]]
     """The lines of the stores whose execution depends on a slot."""
     stored: Mapping[int, frozenset[int]]
@@ -62,32 +61,21 @@ class ValueUses:
         """
         slots = self._loads.get(line, ())
         stores = self._stores(slots)
-        is_plain = not any(self._flows.masked.get(slot) or self._flows.guarded.get(slot) for slot in self._reach(slots))
+        follows = reached(slots, self._flows.into)
+        is_plain = not any(self._flows.masked.get(slot) or self._flows.guarded.get(slot) for slot in follows)
         return stores.pop() if is_plain and len(stores) == 1 else 0
 
     def _stores(self, slots: tuple[int, ...]) -> set[int]:
         """Return the lines of the stores that these slots reach."""
         stores = set[int]()
-        for slot in self._reach(slots):
+        for slot in reached(slots, self._flows.into):
             stores |= self._flows.stored.get(slot, frozenset()) | self._flows.guarded.get(slot, frozenset())
         return stores
 
-    def _reach(self, slots: tuple[int, ...]) -> set[int]:
-        """Return the slots that these flow into, and these."""
-        reached, ahead = set(slots), list(slots)
-        while ahead:
-            more = self._flows.into.get(ahead.pop(), frozenset[int]()) - reached
-            reached |= more
-            ahead += more
-        return reached
-
 
 def _flows_of(body: TtirRegion) -> _Flows:
-    into, guarded = dict[int, set[int]](), dict[int, set[int]]()
-    stored, masked = dict[int, set[int]](), dict[int, set[int]]()
+    guarded, stored, masked = dict[int, set[int]](), dict[int, set[int]](), dict[int, set[int]]()
     for operation in body.all_operations():
-        for source, target in steps(operation):
-            into.setdefault(source, set()).add(target)
         if operation.name == "tt.store":
             for slot in operation.operands:
                 stored.setdefault(slot, set()).add(line_of(operation.location))
@@ -95,8 +83,7 @@ def _flows_of(body: TtirRegion) -> _Flows:
                 masked.setdefault(slot, set()).add(line_of(operation.location))
         if operation.regions:
             inside = {line_of(inner.location) for region in operation.regions for inner in region.all_operations()}
-            for slot in operation.operands[: BOUNDS if operation.name == "scf.for" else None]:
+            for slot in guards(operation):
                 guarded.setdefault(slot, set()).update(inside)
-    return _Flows(
-        *({slot: frozenset(slots) for slot, slots in each.items()} for each in (into, guarded, stored, masked))
-    )
+    lines = ({slot: frozenset(numbers) for slot, numbers in each.items()} for each in (guarded, stored, masked))
+    return _Flows(flows_of(body.all_operations()), *lines)
