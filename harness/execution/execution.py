@@ -199,6 +199,7 @@ class Execution(CaseExecution):
             results=self._blanked(self._returned({**outputs, **with_zeros(wanted, leaves)}), undefined),
             outputs=forms(returned),
             unused=frozenset(name for name, gradient in wanted.items() if gradient is None),
+            undefined=undefined,
         )
 
     def _check_memory(self, op: Op, case: Case) -> None:
@@ -302,7 +303,6 @@ class Execution(CaseExecution):
         op, case = computed.op, computed.case
         limits = torch.finfo(computing_type(case.dtype))
         partial = torch.finfo(torch.float64 if case.dtype is DType.FP64 else torch.float32).eps
-        undefined = undefined_outputs(op, case, computed.inputs)
         # The subnormal numbers of other types are far below any tolerance.
         spacing = limits.smallest_normal * limits.eps if case.dtype is DType.FP16 else 0.0
         products = product_epsilon(self._launches.dot_precisions())
@@ -326,9 +326,7 @@ class Execution(CaseExecution):
                 in_range=_all_of(
                     None if eager is None else np.isfinite(eager[name]),
                     None if defined.infinity_as_nan is None else np.isfinite(defined.infinity_as_nan[name]),
-                    None
-                    if (cells := undefined.get(name)) is None
-                    else ~np.broadcast_to(cells.numpy(), truth.values.shape),
+                    None if (cells := computed.undefined.get(name)) is None else ~cells.numpy(),
                     independent_of_taint(op, case, name),
                 ),
                 may_overflow=may_overflow,
@@ -368,6 +366,8 @@ class _Computed:
     """The forms of all outputs, also of those that are no tensors."""
     unused: frozenset[str]
     """The gradients that are zeros because the library returns none."""
+    undefined: Tensors
+    """By output, the mask of the cells that the op leaves undefined."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
