@@ -118,11 +118,9 @@ def values_of_input(op: Op, case: Case, name: str, before: Mapping[str, torch.Te
         case Tensor():
             return draw(case, name, declared.extents(dims), TORCH_DTYPES[declared.dtype or case.dtype], declared.draw)
         case Integers():
-            scale = {
-                "is_sparse": _is_sparse(case, declared.extents(dims)),
-                "is_oversized": case.scale is Scale.OVERSIZED,
-            }
-            return draw_integers(declared, dims, _generator(case, name), **scale)
+            is_oversized = case.scale is Scale.OVERSIZED
+            is_sparse = _is_sparse(case, declared.extents(dims))
+            return draw_integers(declared, dims, _generator(case, name), is_sparse=is_sparse, is_oversized=is_oversized)
         case Segments():
             return draw_segments(declared, dims, _generator(case, name))
         case Sizes():

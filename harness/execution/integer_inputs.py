@@ -5,6 +5,7 @@ only in some cases, and the first and the last legal one are nearly always among
 """
 
 from collections.abc import Callable, Mapping
+from math import prod
 
 import torch
 
@@ -76,9 +77,7 @@ def _distinct_integers(
 ) -> torch.Tensor:
     """Return integers that differ from each other, as far as there are enough, the last legal one among them."""
     columns = shape[-1] if shape else 1
-    count = 1
-    for extent in shape:
-        count *= extent
+    count = prod(shape)
     rows = count // columns if by_row and columns else min(count, 1)
     each = columns if by_row else count
     span = high - low
@@ -203,9 +202,12 @@ def draw_segments(declared: Segments, dims: Mapping[str, int], generator: torch.
 def _increasing_bounds(total: int, cuts: int, generator: torch.Generator) -> torch.Tensor:
     near = min(total - 1, max(cuts, SHORT * cuts))
     start, room = ((0, total - 1), (0, near), (total - 1 - near, near))[_below(3, generator)]
-    chosen = 1 + start + distinct(room, cuts, generator)
-    ends = torch.tensor([total], dtype=torch.int64)
-    return torch.cat([torch.zeros(1, dtype=torch.int64), chosen.sort().values, ends])
+    return _between_ends(1 + start + distinct(room, cuts, generator), total)
+
+
+def _between_ends(cuts: torch.Tensor, total: int) -> torch.Tensor:
+    """Return the cuts in order, between 0 and the total."""
+    return torch.cat([torch.tensor([0]), cuts.sort().values, torch.tensor([total])])
 
 
 def draw_sizes(declared: Sizes, dims: Mapping[str, int], generator: torch.Generator) -> torch.Tensor:
@@ -224,9 +226,7 @@ def draw_sizes(declared: Sizes, dims: Mapping[str, int], generator: torch.Genera
             sizes = torch.full((count,), total // count)
             sizes[: total % count] += 1
         case 1:
-            cuts = torch.randint(total + 1, (count - 1,), generator=generator).sort().values
-            ends = torch.tensor([0]), torch.tensor([total])
-            sizes = torch.cat([ends[0], cuts, ends[1]]).diff()
+            sizes = _between_ends(torch.randint(total + 1, (count - 1,), generator=generator), total).diff()
         case 2:
             few = torch.randint(count, (min(count, 2),), generator=generator)
             sizes = torch.zeros(count, dtype=torch.int64)

@@ -4,7 +4,7 @@ The memory around and between the elements holds NaN, or the largest integer, so
 results.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from math import prod
 
 import torch
@@ -64,9 +64,9 @@ def _swapped(values: torch.Tensor, first: int, second: int) -> torch.Tensor:
     return values.transpose(first, second).contiguous().transpose(first, second)
 
 
-def _permuted(values: torch.Tensor, order: Sequence[int]) -> torch.Tensor:
-    back = sorted(range(len(order)), key=order.__getitem__)
-    return values.permute(*order).contiguous().permute(*back)
+def _permuted(values: torch.Tensor) -> torch.Tensor:
+    backwards = tuple(reversed(range(values.dim())))
+    return values.permute(backwards).contiguous().permute(backwards)
 
 
 def _repeated(values: torch.Tensor) -> torch.Tensor:
@@ -85,7 +85,7 @@ _LAID_OUT: Mapping[Layout, Callable[[torch.Tensor], torch.Tensor]] = {
     Layout.BATCH_STRIDED: _batch_strided,
     Layout.STEPPED: _stepped,
     Layout.COLUMN_MAJOR: lambda values: _swapped(values, -2, -1),
-    Layout.PERMUTED: lambda values: _permuted(values, range(values.dim())[::-1]),
+    Layout.PERMUTED: _permuted,
     Layout.REPEATED: _repeated,
     Layout.EXPANDED: _expanded,
 }

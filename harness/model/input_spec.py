@@ -51,10 +51,25 @@ class Draw(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Tensor:
-    """A tensor of numbers: floating-point ones, or integers if its type or the case's is one of integers."""
+class _Shaped:
+    """An input that declares its shape."""
 
     shape: tuple[Extent, ...]
+
+    @property
+    def named(self) -> frozenset[str]:
+        """Names of the dims in its extents."""
+        return _named(*self.shape)
+
+    def extents(self, dims: Mapping[str, int]) -> tuple[int, ...]:
+        """Return the shape for these dims."""
+        return tuple(extent_of(extent, dims) for extent in self.shape)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tensor(_Shaped):
+    """A tensor of numbers: floating-point ones, or integers if its type or the case's is one of integers."""
+
     optional: bool = False
     """The library accepts None for it."""
     grad: bool = True
@@ -70,21 +85,11 @@ class Tensor:
     zeros there.
     """
 
-    @property
-    def named(self) -> frozenset[str]:
-        """Names of the dims in its extents."""
-        return _named(*self.shape)
-
-    def extents(self, dims: Mapping[str, int]) -> tuple[int, ...]:
-        """Return the shape for these dims."""
-        return tuple(extent_of(extent, dims) for extent in self.shape)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Integers:
+class Integers(_Shaped):
     """A tensor of integers, `low <= x < high`: labels, offsets, indices."""
 
-    shape: tuple[Extent, ...]
     low: Extent = 0
     high: Extent
     ignore: Extent | None = None
@@ -102,10 +107,6 @@ class Integers:
     def named(self) -> frozenset[str]:
         """Names of the dims in its extents."""
         return _named(*self.shape, self.low, self.high)
-
-    def extents(self, dims: Mapping[str, int]) -> tuple[int, ...]:
-        """Return the shape for these dims."""
-        return tuple(extent_of(extent, dims) for extent in self.shape)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -160,10 +161,9 @@ class Sizes:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Built:
+class Built(_Shaped):
     """A tensor that a function of the suite makes, from a seeded generator and from inputs declared before it."""
 
-    shape: tuple[Extent, ...]
     by: Callable[..., Any]
     """It takes `generator`, a `torch.Generator`, and inputs, dims and options by name, and returns the tensor."""
     dtype: DType | Integer
@@ -171,15 +171,6 @@ class Built:
     contiguous: Contiguity = False
 
     grad = False
-
-    @property
-    def named(self) -> frozenset[str]:
-        """Names of the dims in its extents."""
-        return _named(*self.shape)
-
-    def extents(self, dims: Mapping[str, int]) -> tuple[int, ...]:
-        """Return the shape for these dims."""
-        return tuple(extent_of(extent, dims) for extent in self.shape)
 
 
 Input = Tensor | Integers | Segments | Sizes | Built

@@ -244,16 +244,15 @@ def _drawn_layouts(draw: st.DrawFn, op: Op, absent: tuple[str, ...]) -> dict[str
     """Draw a usual layout for each tensor of numbers and for the cotangents, and in some cases a rare one for one."""
     names = (*(name for name in _tensors(op) if name not in absent), "grad")
     layouts = {name: draw(_layouts(usual_layouts_of(op, name))) for name in names}
-    if rare := rare_layouts(op, absent):
-        at = draw(st.integers(0, RARE_LAYOUT_ONE_IN - 1))
-        if at == RARE_LAYOUT_ONE_IN - 1:
-            name, possible = rare[draw(st.integers(0, len(rare) - 1))]
-            layouts[name] = draw(st.sampled_from(possible))
+    if draw(st.integers(0, RARE_LAYOUT_ONE_IN - 1)) == RARE_LAYOUT_ONE_IN - 1:
+        rare = _rare_layouts(op, absent)
+        name, possible = rare[draw(st.integers(0, len(rare) - 1))]
+        layouts[name] = draw(st.sampled_from(possible))
     return layouts
 
 
-def rare_layouts(op: Op, absent: tuple[str, ...]) -> tuple[tuple[str, tuple[Layout, ...]], ...]:
-    """Return inputs, and `grad`, with the layouts that only some cases have, for those that may have any."""
+def _rare_layouts(op: Op, absent: tuple[str, ...]) -> tuple[tuple[str, tuple[Layout, ...]], ...]:
+    """Return the inputs that may have a layout that only some cases have, and `grad`, which always may."""
     by_name = {
         name: tuple(layout for layout in layouts_of(op, name) if layout not in usual_layouts_of(op, name))
         for name in (*op.inputs, "grad")
