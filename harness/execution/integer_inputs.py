@@ -59,12 +59,12 @@ def draw_integers(
         at_edges = AT_EDGES[_below(len(AT_EDGES), generator)]
         edges = _at_edges(integers, low, high, generator)
         integers = torch.where(torch.rand(shape, generator=generator) < at_edges, edges, integers)
-    if is_oversized:
-        integers.view(-1)[:1] = integers.view(-1)[-1:] = high - 1  # it is what exceeds 32 bits, times a stride
-        return integers
-    ignored = _ignored(shape, generator) if declared.ignore is not None else None
-    if not declared.distinct:
-        integers = _with_pattern(integers, low, high - 1, generator)
+    ignored = None if is_oversized or declared.ignore is None else _ignored(shape, generator)
+    if not declared.distinct:  # the last one is among distinct ones
+        if is_oversized:  # it is what exceeds 32 bits, times a stride
+            integers.view(-1)[:1] = integers.view(-1)[-1:] = high - 1
+        else:
+            integers = _with_pattern(integers, low, high - 1, generator)
     if declared.ascending and integers.dim():
         integers = integers.sort(-1).values
     if ignored is not None and declared.ignore is not None:

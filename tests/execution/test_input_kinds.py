@@ -107,6 +107,16 @@ def test_the_largest_index_is_always_in_an_oversized_case() -> None:
         assert [int(value.max()) for value in made.values() if value is not None] == [(1 << 20) - 1] * 2
 
 
+def test_integers_of_an_oversized_case_keep_their_order_and_differ() -> None:
+    kinds = {"slots": integers("D", high="T", distinct=True), "bounds": integers("D", high="T", ascending=True)}
+    for seed in range(8):
+        made = make_inputs(op_of(kinds), replace(case(T=1 << 20, D=9, seed=seed), scale=Scale.OVERSIZED))
+        slots, bounds = (value for value in made.values() if value is not None)
+        assert len(slots.unique()) == 9
+        assert bool((bounds.diff() >= 0).all())
+        assert [int(slots.max()), int(bounds.max())] == [(1 << 20) - 1] * 2
+
+
 def test_distinct_integers_never_repeat_and_include_the_last_one() -> None:
     for seed in SEEDS:
         slots = drawn(integers("T", high=100, distinct=True), seed=seed)
