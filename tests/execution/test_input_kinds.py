@@ -108,7 +108,8 @@ def test_the_largest_index_is_always_in_an_oversized_case() -> None:
 
 
 def test_integers_of_an_oversized_case_keep_their_order_and_differ() -> None:
-    kinds = {"slots": integers("D", high="T", distinct=True), "bounds": integers("D", high="T", ascending=True)}
+    slots_kind = integers("D", high="T", distinct=True)
+    kinds: dict[str, Input] = {"slots": slots_kind, "bounds": integers("D", high="T", ascending=True)}
     for seed in range(8):
         made = make_inputs(op_of(kinds), replace(case(T=1 << 20, D=9, seed=seed), scale=Scale.OVERSIZED))
         slots, bounds = (value for value in made.values() if value is not None)
