@@ -95,27 +95,29 @@ Workers put an `__import__` here that knows of missing frameworks, for a suite m
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-def tokens(high: int = 2048, *, grows: bool = True, long: int | None = None) -> Dim:
-    """Return the range of a number of rows, usually batch times sequence length: 1 to `high`.
+def tokens(high: int = 2048, *, low: int = 1, grows: bool = True, long: int | None = None) -> Dim:
+    """Return the range of a number of rows, usually batch times sequence length: `low` to `high`.
 
     If it `grows`, long and oversized cases exceed `high`.  A long case has up to millions of rows, an oversized one a
-    tensor of more than 2^31 elements.  `long` sets another limit for long cases; 0 excludes them.
+    tensor of more than 2^31 elements.  `long` sets another limit for long cases; 0 excludes them.  With `low=0` the
+    library accepts tensors without rows.
     """
-    return Dim(low=1, high=high, varies=True, grows=grows, long=long)
+    return Dim(low=low, high=high, varies=True, grows=grows, long=long)
 
 
-def width(high: int = 1024) -> Dim:
-    """Return the range of a feature size: 1 to `high`."""
-    return Dim(low=1, high=high)
+def width(high: int = 1024, *, low: int = 1) -> Dim:
+    """Return the range of a feature size: `low` to `high`."""
+    return Dim(low=low, high=high)
 
 
-def groups(*choices: int) -> Dim:
+def groups(*choices: int, grows: bool = False) -> Dim:
     """Return the range of a number of groups or heads: one of `choices`, by default 1, 2 and 4.
 
-    Failures shrink towards the first choice.
+    Failures shrink towards the first choice.  If it `grows`, any larger number is legal, too: long and oversized cases
+    have some.
     """
     choices = choices or (1, 2, 4)
-    return Dim(low=min(choices), high=max(choices), choices=choices)
+    return Dim(low=min(choices), high=max(choices), choices=choices, grows=grows)
 
 
 class InputSettings(TypedDict, total=False):

@@ -4,11 +4,12 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
-from harness.model.merging import ANY, SUMS, TOTAL, merged_rows
+from harness.model.merging import ANY, EACH_ONCE, SUMS, TOTAL, merged_rows
 from harness.model.paired_run import SecondRun
 from harness.wording import counted
 
 OVERSIZED = "oversized cases"
+LONG = "long cases"
 RESOURCES = "resources of kernels"
 NO_CASE = "no case ran"
 
@@ -29,6 +30,12 @@ class OpChecks:
     """Checked cases of more than 2^31 elements; they are among the cases above."""
     may_be_oversized: bool = field(default=False, metadata=ANY)
     """False if no dim of the op may grow that far."""
+    long: int = field(default=0, metadata=TOTAL)
+    """Checked cases with a dim of more than 32,766; they are among the cases above."""
+    may_be_long: bool = field(default=False, metadata=ANY)
+    """False if no dim of the op may be so long."""
+    impossible: tuple[str, ...] = field(default=(), metadata=EACH_ONCE)
+    """The kinds of cases that the op cannot have, each with the reason: `long cases: no dim may exceed 32,766`."""
     compared: int = field(default=0, metadata=TOTAL)
     """Cases whose results were compared with the definition."""
     undefined: int = field(default=0, metadata=TOTAL)
@@ -105,6 +112,15 @@ def untried(rows: Iterable[OpChecks]) -> Mapping[str, tuple[str, ...]]:
     return ops_by_kind
 
 
+def impossible(rows: Iterable[OpChecks]) -> Mapping[str, tuple[str, ...]]:
+    """Return the ops that can have none of a kind of cases, by kind and reason."""
+    ops_by_kind: dict[str, tuple[str, ...]] = {}
+    for row in by_op(rows):
+        for kind in row.impossible:
+            ops_by_kind[kind] = (*ops_by_kind.get(kind, ()), row.op)
+    return ops_by_kind
+
+
 def by_op(rows: Iterable[OpChecks]) -> tuple[OpChecks, ...]:
     """Return the sums over all devices, with an empty device."""
     return merged_rows(replace(row, device="") for row in rows)
@@ -113,6 +129,8 @@ def by_op(rows: Iterable[OpChecks]) -> tuple[OpChecks, ...]:
 def _untried_kinds(row: OpChecks) -> Iterator[str]:
     if row.may_be_oversized and not row.oversized:
         yield OVERSIZED
+    if row.may_be_long and not row.long:
+        yield LONG
     yield from (second_run_words(kind) for kind, count in row.second_runs.items() if not count)
     if row.builds and not row.compiled_builds:
         yield RESOURCES

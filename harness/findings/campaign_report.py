@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from harness.documents.campaign import CampaignReport, SizeCount, VerdictCount
-from harness.documents.op_checks import OpChecks, unchecked, untried
+from harness.documents.op_checks import LONG, OVERSIZED, OpChecks, unchecked, untried
 from harness.findings.known_issues import NO_ISSUES, KnownIssues
 from harness.findings.versions import versions
 from harness.model.device import DeviceProfile
@@ -14,9 +14,11 @@ from harness.model.verdict import Outcome
 from harness.oracles import registry
 from harness.oracles.completes import Completes
 from harness.search.campaign_statistics import CampaignStatistics
+from harness.search.long_cases import why_never_long
 from harness.search.op_statistics import OpStatistics
 from harness.search.options import Options
-from harness.search.oversized import growing_dim_sets
+from harness.search.oversized import why_never_oversized
+from harness.search.strategies import scouts
 
 REASONS = 5
 """How many reasons a row of an op on a device keeps."""
@@ -81,14 +83,17 @@ def _op_checks(options: Options, statistics: CampaignStatistics) -> tuple[OpChec
     asked = {*options.oracles} - {Completes.name}
     judges_oversized = not asked or any(registry.traits_of(oracle).judges_oversized for oracle in asked)
     return tuple(
-        _tested(op, device, statistics, may_be_oversized=judges_oversized)
+        _tested(op, device, statistics, judges_oversized=judges_oversized)
         for op in options.plan.ops
         for device in options.plan.devices
     )
 
 
-def _tested(op: Op, device: DeviceProfile, statistics: CampaignStatistics, *, may_be_oversized: bool) -> OpChecks:
+def _tested(op: Op, device: DeviceProfile, statistics: CampaignStatistics, *, judges_oversized: bool) -> OpChecks:
     counts = statistics.ops.get((op.id, device.slug), OpStatistics())
+    never_long = why_never_long(op, scouts(op, device))
+    never_oversized = why_never_oversized(op) if judges_oversized else ""
+    impossible = {LONG: never_long, OVERSIZED: never_oversized}
     return OpChecks(
         op=op.id,
         device=device.slug,
@@ -97,7 +102,10 @@ def _tested(op: Op, device: DeviceProfile, statistics: CampaignStatistics, *, ma
         abstained=counts.outcomes[Outcome.ABSTAIN],
         abstain_reasons=dict((+counts.reasons).most_common(REASONS)),
         oversized=counts.oversized,
-        may_be_oversized=may_be_oversized and bool(growing_dim_sets(op)),
+        may_be_oversized=judges_oversized and not never_oversized,
+        long=counts.long,
+        may_be_long=not never_long,
+        impossible=tuple(f"{kind}: {reason}" for kind, reason in impossible.items() if reason),
         compared=counts.compared,
         undefined=counts.undefined,
         second_runs=dict(sorted(counts.second_runs.items())),

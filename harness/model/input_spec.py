@@ -51,15 +51,20 @@ class Draw(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Shaped:
+class Shaped:
     """An input that declares its shape."""
 
     shape: tuple[Extent, ...]
 
     @property
+    def dims_of_shape(self) -> frozenset[str]:
+        """Names of the dims in its shape."""
+        return _named(*self.shape)
+
+    @property
     def named(self) -> frozenset[str]:
         """Names of the dims in its extents."""
-        return _named(*self.shape)
+        return self.dims_of_shape
 
     def extents(self, dims: Mapping[str, int]) -> tuple[int, ...]:
         """Return the shape for these dims."""
@@ -67,7 +72,7 @@ class _Shaped:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Tensor(_Shaped):
+class Tensor(Shaped):
     """A tensor of numbers: floating-point ones, or integers if its type or the case's is one of integers."""
 
     optional: bool = False
@@ -87,7 +92,7 @@ class Tensor(_Shaped):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Integers(_Shaped):
+class Integers(Shaped):
     """A tensor of integers, `low <= x < high`: labels, offsets, indices."""
 
     low: Extent = 0
@@ -161,7 +166,7 @@ class Sizes:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Built(_Shaped):
+class Built(Shaped):
     """A tensor that a function of the suite makes, from a seeded generator and from inputs declared before it."""
 
     by: Callable[..., Any]

@@ -26,7 +26,7 @@ class Dim:
     choices: tuple[int, ...] = ()
     """If given, the only legal values."""
     grows: bool = False
-    """If true, an oversized case may exceed `high`."""
+    """If true, long and oversized cases may exceed `high`, also where there are choices."""
     largest: int = 2**32
     """The limit for oversized cases: a documented limit of the op, or of a grid."""
     varies: bool = False
@@ -47,12 +47,18 @@ class Dim:
         match scale:
             case Scale.USUAL:
                 return self.high
-            case Scale.LONG if self.choices:
+            case Scale.LONG if self.choices and not self.grows:
                 return self.high
             case Scale.LONG if self.long is not None:
                 return max(self.high, self.long)
             case Scale.LONG | Scale.OVERSIZED:
                 return max(self.high, self.largest) if self.grows else self.high
+
+    def takes(self, size: int, scale: Scale) -> bool:
+        """Return True if a case of this scale may have the size."""
+        if self.choices and size <= self.high:
+            return size in self.choices
+        return self.low <= size <= self.highest(scale)
 
 
 Requirement = str | tuple[str, ...]
@@ -215,12 +221,7 @@ class Op:
 
     def allows(self, case: Case) -> bool:
         """Return True if the case's dims are in range, and legal together with its other settings."""
-        in_range = all(
-            name in case.dims
-            and dim.low <= case.dims[name] <= dim.highest(case.scale)
-            and (not dim.choices or case.dims[name] in dim.choices)
-            for name, dim in self.dims.items()
-        )
+        in_range = all(name in case.dims and dim.takes(case.dims[name], case.scale) for name, dim in self.dims.items())
         if not in_range or self.where is None:
             return in_range
         is_given = {name: name not in case.absent for name in self.optional}

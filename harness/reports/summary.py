@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from harness.documents.campaign import CampaignReport, VerdictCount
-from harness.documents.op_checks import OpChecks, UncheckedOp, by_op, second_run_words
+from harness.documents.op_checks import OpChecks, UncheckedOp, by_op, impossible, second_run_words
 from harness.model.paired_run import SecondRun
 from harness.model.verdict import Outcome, Severity
 from harness.oracles import registry
@@ -35,6 +35,7 @@ def summary(report: CampaignReport) -> Iterator[str]:
     yield from build_lines(report)
     yield from eager_lines(report.op_checks)
     yield from (f"not tried: {kind}: {named(map(name_of, ops))}" for kind, ops in report.untried.items())
+    yield from (f"no {kind}: {named(map(name_of, ops))}" for kind, ops in impossible(report.op_checks).items())
     yield from unchecked_lines(report.unchecked)
     yield from (f"accepted {count:>5}  {what}" for what, count in report.accepted_reports.items())
     if report.gpu_wait_share is not None:
@@ -175,9 +176,8 @@ def eager_lines(rows: Iterable[OpChecks]) -> Iterator[str]:
 
 
 def _rare_checks(ops: Sequence[OpChecks]) -> Iterator[str]:
-    fixed = sum(not row.may_be_oversized for row in ops)
-    none = f" (no dim of {fixed} of {len(ops)} ops may grow so far)" if fixed else ""
-    yield f"beyond 2^31 elements {sum(row.oversized for row in ops)}{none}"
+    yield f"long {sum(row.long for row in ops)}"
+    yield f"beyond 2^31 elements {sum(row.oversized for row in ops)}"
     second = Counter[SecondRun]()
     for row in ops:
         second.update(row.second_runs)

@@ -127,7 +127,7 @@ class Judge:
         resources = self._known((*compiled_launches(run), *self.doubtful_configs(run)))
         verdicts = registry.judge_all(run, paired_runs, resources, op.waives, self.oracles)
         verdicts = tuple(_portable(verdict, op) for verdict in verdicts)
-        if op.launches:
+        if op.launches and all(run.case.dims.values()):  # a library need not launch a kernel for empty tensors
             verdicts = registry.without_unlaunched_passes(run, verdicts)
         return Examination(run=run, verdicts=verdicts, second_runs=tuple(_second_runs(run, paired_runs.values())))
 

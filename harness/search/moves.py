@@ -201,8 +201,12 @@ def axes(home_sm_count: int) -> tuple[Axis, ...]:
 
 def _smaller(op: Op, name: str, size: int) -> Iterator[int]:
     dim = op.dims[name]
-    if dim.choices:
+    if size in dim.choices:
         yield from dim.choices[: dim.choices.index(size)]
+        return
+    if dim.choices:
+        yield from dim.choices
+        yield from (size - step for step in _steps(size - dim.high - 1))
         return
     yield from range(dim.low, min(dim.low + FIRST_STEPS, size))
     yield from (size - step for step in _steps(size - dim.low))

@@ -23,6 +23,8 @@ class OpStatistics:
     """How many cases abstained for each reason."""
     oversized: int = 0
     """Oversized cases that did not abstain."""
+    long: int = 0
+    """Long cases that did not abstain."""
     second_runs: Counter[SecondRun] = field(default_factory=Counter[SecondRun])
     """Completed second runs; kinds that are possible but did not run count 0."""
     compared: int = 0
@@ -54,6 +56,8 @@ class OpStatistics:
             self.reasons.update(dict.fromkeys(registry.reasons(examined.verdicts), cases))
         elif examined.run.case.scale is Scale.OVERSIZED:
             self.oversized += cases
+        elif examined.run.case.scale is Scale.LONG:
+            self.long += cases
 
 
 def builds_of(examined: Examination) -> frozenset[str]:

@@ -12,7 +12,7 @@ from math import prod
 from hypothesis import strategies as st
 
 from harness.model.case import Case, GradMode, Scale, ValueDistribution
-from harness.model.input_spec import Tensor
+from harness.model.input_spec import Shaped
 from harness.model.op import Dim, Op
 
 ONE_IN = 32
@@ -20,7 +20,8 @@ ONE_IN = 32
 INDEX_LIMIT = 2**31
 """The first element index that a signed 32-bit integer cannot hold."""
 WIDE = st.sampled_from((True, True, True, False))
-SHARES = st.sampled_from((33 / 32, 3 / 2))
+LARGEST_SHARE = 3 / 2
+SHARES = st.sampled_from((33 / 32, LARGEST_SHARE))
 """The tensor's elements as a multiple of `INDEX_LIMIT`: more than a tile beyond it, and less than twice as many."""
 MAX_ELEMENTS = 4 * INDEX_LIMIT
 """The limit for every tensor of an oversized case: address space is finite, too."""
@@ -38,9 +39,22 @@ def growing_dim_sets(op: Op) -> tuple[GrowingDims, ...]:
         return ()
     most = {name: dim.largest if dim.grows else dim.high for name, dim in op.dims.items()}
     growing = (
-        _growing_dims(op, tensor) for tensor in _tensors(op).values() if prod(tensor.extents(most)) > 2 * INDEX_LIMIT
+        _growing_dims(op, tensor)
+        for tensor in _tensors(op).values()
+        if prod(tensor.extents(most)) > LARGEST_SHARE * INDEX_LIMIT
     )
     return tuple(dict.fromkeys(dims for dims in growing if dims))
+
+
+def why_never_oversized(op: Op) -> str:
+    """Return why no input of the op can have 2^31 elements; empty if one can."""
+    if not op.launches:
+        return "the op may run without a kernel"
+    if growing_dim_sets(op):
+        return ""
+    if not any(dim.grows for dim in op.dims.values()):
+        return "no dim grows"
+    return "no input with a dim that grows reaches 2^31 elements"
 
 
 @st.composite
@@ -66,7 +80,8 @@ def oversized_cases(draw: st.DrawFn, op: Op, usual: Case) -> Case:
         tensor for name, tensor in _tensors(op).items() if name not in absent and _growing_dims(op, tensor) == growing
     ]
     order = (first, *(name for name in growing if name != first))
-    dims = grown(op, {name: sizes.get(name, op.dims[name].low) for name in op.dims}, tensors, order, share)
+    start = {name: sizes.get(name, op.dims[name].low) for name in op.dims}
+    dims = grown(op, start, tensors, order, share) or grown(op, _at_largest_choices(op, start), tensors, order, share)
     if dims is None:
         return usual
     oversized = replace(
@@ -83,7 +98,7 @@ def oversized_cases(draw: st.DrawFn, op: Op, usual: Case) -> Case:
 
 
 def grown(
-    op: Op, dims: Mapping[str, int], tensors: list[Tensor], order: GrowingDims, share: float
+    op: Op, dims: Mapping[str, int], tensors: list[Shaped], order: GrowingDims, share: float
 ) -> Mapping[str, int] | None:
     """Return the dims with those of `order` grown in turn until a tensor is oversized; None if none ever is."""
     sizes = dict(dims)
@@ -92,12 +107,22 @@ def grown(
         def largest(size: int, name: str = name) -> int:
             return max((prod(tensor.extents({**sizes, name: size})) for tensor in tensors), default=0)
 
-        range_ = range(sizes[name], op.dims[name].largest + 1)
+        range_ = range(_least_growth(op.dims[name], sizes[name]), op.dims[name].largest + 1)
         index = bisect_right(range_, int(share * INDEX_LIMIT), key=largest)
         if index < len(range_):
             return {**sizes, name: range_[index]}
         sizes[name] = op.dims[name].largest
     return None
+
+
+def _least_growth(dim: Dim, size: int) -> int:
+    """Return the size itself, or the first one beyond all choices."""
+    return dim.high + 1 if dim.choices else size
+
+
+def _at_largest_choices(op: Op, sizes: Mapping[str, int]) -> dict[str, int]:
+    """Return the sizes with the largest choice of each dim that has choices: growing dims alone fell short."""
+    return {name: max(dim.choices) if dim.choices else sizes[name] for name, dim in op.dims.items()}
 
 
 def _other_sizes(dim: Dim, usual: int, grows_too: bool) -> st.SearchStrategy[int]:  # noqa: FBT001 - of a row of arguments
@@ -121,9 +146,9 @@ def _fits(op: Op, case: Case) -> bool:
     return all(prod(tensor.extents(case.dims)) <= MAX_ELEMENTS for tensor in _tensors(op).values())
 
 
-def _growing_dims(op: Op, tensor: Tensor) -> GrowingDims:
-    return tuple(name for name, dim in op.dims.items() if dim.grows and name in tensor.named)
+def _growing_dims(op: Op, tensor: Shaped) -> GrowingDims:
+    return tuple(name for name, dim in op.dims.items() if dim.grows and name in tensor.dims_of_shape)
 
 
-def _tensors(op: Op) -> dict[str, Tensor]:
-    return {name: declared for name, declared in op.inputs.items() if isinstance(declared, Tensor)}
+def _tensors(op: Op) -> dict[str, Shaped]:
+    return {name: declared for name, declared in op.inputs.items() if isinstance(declared, Shaped)}

@@ -25,9 +25,9 @@ class SizeContext:
 
 
 def small(context: SizeContext) -> Iterable[int]:
-    """1 to 16: fewer rows than the kernel has programs, lanes or groups."""
+    """0 to 16: fewer rows than the kernel has programs, lanes or groups."""
     del context
-    return range(1, SMALL + 1)
+    return range(SMALL + 1)
 
 
 def around_tiles(context: SizeContext) -> Iterable[int]:

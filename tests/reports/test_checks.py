@@ -25,11 +25,19 @@ ROWS = (
         abstained=2,
         oversized=4,
         may_be_oversized=True,
+        long=7,
+        may_be_long=True,
         second_runs={SecondRun.SM_COUNT: 9, SecondRun.CONFIG: 3, SecondRun.ORDER: 0},
         builds=9,
         compiled_builds=8,
     ),
-    OpChecks(op="suites/a.py:other", device="h200", abstained=3, abstain_reasons={"no kernel was launched": 3}),
+    OpChecks(
+        op="suites/a.py:other",
+        device="h200",
+        abstained=3,
+        abstain_reasons={"no kernel was launched": 3},
+        impossible=("long cases: no dim may exceed 32,766", "oversized cases: no dim grows"),
+    ),
 )
 CHECKED = replace(REPORT, op_checks=ROWS, unchecked=unchecked(ROWS), untried=untried(ROWS))
 CONTENTS = ReportContents(bugs=(), campaigns=(ReportedCampaign(name="nightly", report=CHECKED),))
@@ -40,9 +48,11 @@ def test_the_summary_counts_checks_and_names_what_is_missing() -> None:
     lines = list(summary(CHECKED))
     assert "checked: completes 28, bounds 22" in lines
     assert (
-        "among them: beyond 2^31 elements 4 (no dim of 1 of 2 ops may grow so far), runs with another config 3, "
-        "runs in another order 0, runs at another SM count 9" in lines
+        "among them: long 7, beyond 2^31 elements 4, runs with another config 3, runs in another order 0, "
+        "runs at another SM count 9" in lines
     )
+    assert "no long cases: no dim may exceed 32,766: other" in lines
+    assert "no oversized cases: no dim grows: other" in lines
     assert any(line.startswith("resources checked for 8 of 9 compiled kernels: the compiler") for line in lines)
     assert "not tried: runs in another order: layer_norm" in lines
     assert f"not checked: {UNCHECKED}" in lines
@@ -90,7 +100,7 @@ def test_the_page_has_a_row_for_each_op_and_device() -> None:
 
 def test_markdown_names_what_was_not_checked() -> None:
     text = markdown.summary(CONTENTS)
-    assert "Among them: beyond 2^31 elements 4" in text
+    assert "Among them: long 7, beyond 2^31 elements 4" in text
     assert "Not checked: other (3 of 3 cases: no kernel was launched)." in text
 
 

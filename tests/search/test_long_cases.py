@@ -11,12 +11,22 @@ from harness.model.op import Dim, Op
 from harness.search import moves
 from harness.search.campaign_statistics import Trial
 from harness.search.launch_feedback import LaunchFeedback
-from harness.search.long_cases import LENGTHS, MAX_ELEMENTS, ONE_IN, SHORTEST, early_long_cases, long_cases, long_dims
+from harness.search.long_cases import (
+    LENGTHS,
+    MAX_ELEMENTS,
+    MOST_ELEMENTS,
+    ONE_IN,
+    SHORTEST,
+    early_long_cases,
+    long_cases,
+    long_dims,
+    why_never_long,
+)
 from harness.search.oversized import INDEX_LIMIT
 from harness.search.sort_key import sort_key
 from harness.search.strategies import Batch
 from harness.search.variants import shape_variants, value_variants
-from harness.suite import tokens
+from harness.suite import groups, tokens
 from tests.search.fakes import DEVICE, OP, SIMPLEST, with_dims
 from tests.search.shrinks import shrink
 from tests.search.test_oversized import drawn_from
@@ -55,6 +65,7 @@ def drawn(op: Op, batches: int) -> list[Case]:
         (Dim(low=1, high=70_000), ("T",)),
         (Dim(low=1, high=70_000, long=0), ()),
         (Dim(low=1, high=70_000, choices=(1, 70_000)), ()),
+        (groups(1, 4, grows=True), ("T",)),
     ],
 )
 def test_dims_that_grow_or_reach_beyond_16_bits_may_be_long(dim: Dim, long: tuple[str, ...]) -> None:
@@ -133,3 +144,49 @@ def test_a_failure_that_needs_no_long_dim_shrinks_to_usual_size() -> None:
 def test_a_long_case_has_no_variants() -> None:
     long = replace(with_dims(T=SHORTEST), scale=Scale.LONG)
     assert [*shape_variants(GROWS, long, 16), *value_variants(GROWS, long, 16)] == []
+
+
+def test_wide_rows_do_not_exclude_long_cases() -> None:
+    wide = replace(OP, dims={"T": tokens(64)}, inputs={"x": Tensor(shape=("T", 256))})
+    usual = Case(op=wide.id, dims={"T": 3}, dtype=SIMPLEST.dtype, device=DEVICE)
+    found = [case for case in drawn_from(long_cases(wide, usual), 40) if case.scale is Scale.LONG]
+    assert len(found) > 20
+    assert all(MAX_ELEMENTS < 256 * case.dims["T"] <= MOST_ELEMENTS for case in found)
+    assert [case.dims["T"] for case in early_long_cases(wide, usual)] == [65_536]
+
+
+def test_a_long_case_takes_smaller_choices_where_the_drawn_are_too_large() -> None:
+    chosen = replace(
+        OP, dims={"T": tokens(64), "D": groups(1024, 64)}, inputs={"x": Tensor(shape=("T", "D"))}, where=None
+    )
+    usual = Case(op=chosen.id, dims={"T": 3, "D": 1024}, dtype=SIMPLEST.dtype, device=DEVICE)
+    assert {case.dims["D"] for case in drawn_from(long_cases(chosen, usual), 20)} == {64}
+
+
+def test_lengths_that_where_allows_are_found() -> None:
+    even = replace(GROWS, where=lambda at: at["T"] % 64 == 0)
+    assert [case.dims["T"] for case in early_long_cases(even, with_dims(T=64))] == [65_536]
+
+
+@pytest.mark.parametrize(
+    ("op", "why"),
+    [
+        (GROWS, ""),
+        (OP, "no dim may exceed 32,766"),
+        (replace(GROWS, inputs={"x": Tensor(shape=("T", 1024))}), "32,767 rows have more than 16,777,216 elements"),
+        (replace(GROWS, where=lambda at: at["T"] % 3 == 0), ""),
+        (replace(GROWS, where=lambda at: at["T"] < 2048), "`where` allows none that was tried"),
+    ],
+)
+def test_an_op_without_long_cases_says_why(op: Op, why: str) -> None:
+    assert why_never_long(op, [SIMPLEST]) == why
+
+
+def test_a_dim_with_choices_that_grows_shrinks_through_them() -> None:
+    op = replace(OP, dims={**OP.dims, "T": groups(1, 4, grows=True)})
+    long = replace(with_dims(T=65_537), scale=Scale.LONG)
+    assert op.allows(long)
+    assert not op.allows(replace(with_dims(T=3), scale=Scale.LONG))
+    trial = Trial(number=0, op=op, case=long, batch=None, home_sm_count=HOME)
+    assert shrink(trial, SIGNATURE, lambda case: case.dims["T"] > 40_000, LIMITS).case.dims["T"] == 40_001
+    assert shrink(trial, SIGNATURE, lambda case: case.dims["T"] > 3, LIMITS).case == with_dims(T=4)

@@ -12,10 +12,18 @@ from harness.model.input_spec import Tensor
 from harness.model.op import Dim, Op
 from harness.search import moves
 from harness.search.launch_feedback import LaunchFeedback
-from harness.search.oversized import INDEX_LIMIT, MAX_ELEMENTS, ONE_IN, growing_dim_sets, grown, oversized_cases
+from harness.search.oversized import (
+    INDEX_LIMIT,
+    MAX_ELEMENTS,
+    ONE_IN,
+    growing_dim_sets,
+    grown,
+    oversized_cases,
+    why_never_oversized,
+)
 from harness.search.sort_key import sort_key
 from harness.search.strategies import ALL_HEALTH_CHECKS, Batch
-from harness.suite import tokens
+from harness.suite import groups, integers, tokens
 from tests.search.fakes import DEVICE, OP, SIMPLEST, with_dims
 
 GROWS = replace(OP, dims={**OP.dims, "T": tokens(2048)})
@@ -140,3 +148,37 @@ def test_a_case_of_usual_size_is_simpler_than_an_oversized_one() -> None:
 
 def test_tokens_that_do_not_grow_keep_to_their_range() -> None:
     assert tokens(64, grows=False) == Dim(low=1, high=64, varies=True)
+
+
+def test_a_single_row_of_numbers_and_integers_alone_may_be_oversized() -> None:
+    row = replace(GROWS, inputs={"x": Tensor(shape=("T",))})
+    slots = replace(GROWS, inputs={"slots": integers("T", "D", high=8)})
+    assert growing_dim_sets(row) == growing_dim_sets(slots) == (("T",),)
+
+
+def test_the_largest_choices_help_where_growing_dims_fall_short() -> None:
+    heads = replace(
+        OP,
+        dims={"B": Dim(low=1, high=4, grows=True, largest=65_535), "H": groups(1, 64), "D": groups(64, 1024)},
+        inputs={"x": Tensor(shape=("B", "H", "D"))},
+    )
+    usual = Case(op=heads.id, dims={"B": 2, "H": 1, "D": 64}, dtype=SIMPLEST.dtype, device=DEVICE)
+    found = [case for case in drawn_from(oversized_cases(heads, usual), 20) if is_oversized(case)]
+    assert found
+    assert {(case.dims["H"], case.dims["D"]) for case in found} == {(64, 1024)}
+
+
+@pytest.mark.parametrize(
+    ("op", "why"),
+    [
+        (GROWS, ""),
+        (OP, "no dim grows"),
+        (replace(GROWS, launches=False), "the op may run without a kernel"),
+        (
+            replace(GROWS, dims={**OP.dims, "T": Dim(low=1, high=64, grows=True, largest=1000)}),
+            "no input with a dim that grows reaches 2^31 elements",
+        ),
+    ],
+)
+def test_an_op_without_oversized_cases_says_why(op: Op, why: str) -> None:
+    assert why_never_oversized(op) == why
