@@ -45,6 +45,7 @@ from harness.model.input_spec import (
     Integer,
     Integers,
     Segments,
+    Shaped,
     Sizes,
     Tensor,
     extent_of,
@@ -129,7 +130,14 @@ class InputSettings(TypedDict, total=False):
     """True if the library demands a contiguous tensor, `"rows"` if it demands contiguous rows."""
 
 
-class TensorSettings(InputSettings, total=False):
+class ShapedSettings(InputSettings, total=False):
+    """What every kind of input with a declared shape may say, for type checkers."""
+
+    broadcasts: tuple[Extent, ...]
+    """Extents of axes that may have one element instead."""
+
+
+class TensorSettings(ShapedSettings, total=False):
     """The optional arguments of `tensor`, for type checkers."""
 
     grad: bool
@@ -138,7 +146,7 @@ class TensorSettings(InputSettings, total=False):
     defined: Callable[..., Any] | None
 
 
-class IntegerSettings(InputSettings, total=False):
+class IntegerSettings(ShapedSettings, total=False):
     """The optional arguments of `integers`, for type checkers."""
 
     ignore: Extent | None
@@ -165,6 +173,8 @@ def tensor(*shape: Extent, **more: Unpack[TensorSettings]) -> Tensor:
             `dtype`, a fixed element type, by default the case's;
             `draw`, how its elements follow from normally distributed numbers, for example `Draw.UNIT` for [0, 1];
             `contiguous`, true if the library demands a contiguous tensor, `"rows"` if it demands contiguous rows;
+            `broadcasts`, the extents of axes that may have one element instead, as torch broadcasts it:
+            `tensor("B", "H", "T", "T", broadcasts=("B", "H"))` for an attention mask;
             `defined`, a function of inputs, dims and options by name that returns the mask of the cells that the
             library may read.  The other cells hold NaN, and the definition gets zeros there.
     """
@@ -184,7 +194,7 @@ def integers(*shape: Extent, low: Extent = 0, high: Extent, **more: Unpack[Integ
             experts of a token do;
             `ascending` if each row, along the last axis, is sorted;
             `dtype`, the element type, by default `"int64"`;
-            `optional` and `contiguous` as for `tensor`.
+            `optional`, `contiguous` and `broadcasts` as for `tensor`.
     """
     return Integers(shape=shape, low=low, high=high, **more)
 
@@ -221,7 +231,7 @@ def sizes(
     return Sizes(count=count, total=total, surplus=surplus, dtype=dtype, **more)
 
 
-def built(*shape: Extent, by: Callable[..., Any], dtype: DType | Integer, **more: Unpack[InputSettings]) -> Built:
+def built(*shape: Extent, by: Callable[..., Any], dtype: DType | Integer, **more: Unpack[ShapedSettings]) -> Built:
     """Declare a tensor that a function makes, for what the other kinds cannot say.
 
     The function takes by name inputs that are declared before it, dims and options, and `generator`, a
@@ -234,7 +244,7 @@ def built(*shape: Extent, by: Callable[..., Any], dtype: DType | Integer, **more
         shape: the extent of each axis, as for `tensor`.
         by: the function, which imports torch inside: `built("B", by=positions, dtype="int64")`.
         dtype: the element type of what it returns.
-        more: `optional` and `contiguous` as for `tensor`.
+        more: `optional`, `contiguous` and `broadcasts` as for `tensor`.
     """
     return Built(shape=shape, by=by, dtype=dtype, **more)
 
@@ -446,11 +456,22 @@ def _mistakes_of_inputs(inputs: Mapping[str, Any], dims: Mapping[str, Dim]) -> I
                 kinds = "tensor(…), integers(…), segments(…), sizes(…) or built(…)"
                 yield f"has the input {name}={declaration!r}: write {kinds}"
                 continue
+        if isinstance(declaration, Shaped):
+            yield from _mistakes_of_broadcasts(name, declaration)
         if declaration.contiguous not in CONTIGUITIES:
             yield f"has the input {name} with contiguous={declaration.contiguous!r}: write True or 'rows'"
         for extent in extents:
             for wrong in _mistakes_of_extent(extent, dims):
                 yield f"has an extent of {name} {wrong}"
+
+
+def _mistakes_of_broadcasts(name: str, declaration: Shaped) -> Iterator[str]:
+    if isinstance(declaration.broadcasts, str):
+        yield f"has the input {name} with broadcasts={declaration.broadcasts!r}: write ({declaration.broadcasts!r},)"
+    elif missing := [extent for extent in declaration.broadcasts if extent not in declaration.shape]:
+        yield f"has the input {name} with broadcasts={missing[0]!r}, which is no extent of its shape"
+    if declaration.broadcasts and isinstance(declaration, Tensor) and declaration.defined is not None:
+        yield f"has the input {name} with `broadcasts` and `defined`: only one of them is possible"
 
 
 def _mistakes_of_extent(extent: Extent, dims: Mapping[str, Dim]) -> Iterator[str]:

@@ -53,6 +53,14 @@ PLAIN = 'dims={"T": tokens(64)}, inputs={"x": tensor("T")}'
         ),
         ('dims={"T": tokens()}, inputs={"x": ("T",)}', "has the input x=('T',): write tensor(…), integers(…), "),
         ('dims={"T": tokens()}, inputs=(tensor("T"),)', "has inputs=(Tensor("),
+        (
+            'dims={"T": tokens()}, inputs={"x": tensor("T", 4, broadcasts="T")}',
+            "has the input x with broadcasts='T': write ('T',)",
+        ),
+        (
+            'dims={"T": tokens()}, inputs={"x": tensor("T", 4, broadcasts=("H",))}',
+            "has the input x with broadcasts='H', which is no extent of its shape",
+        ),
         ('dims={"T": tokens()}, inputs={"x": tensor("T*D")}', "has an extent of x with an unknown dim 'D': known: T"),
         (
             'dims={"heads": tokens()}, inputs={"cu": segments("heads", "head")}',

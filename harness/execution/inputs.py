@@ -16,14 +16,14 @@ import torch
 
 from harness.errors import SuiteError
 from harness.execution.integer_inputs import INTEGER_DTYPES, draw_integers, draw_segments, draw_sizes
-from harness.execution.layouts import lay_out, poison
+from harness.execution.layouts import broadcast, lay_out, poison
 from harness.execution.nan_taint import NanTaint, nan_taint
 from harness.execution.oversized_tensors import LARGE as LARGE_ELEMENTS
 from harness.execution.oversized_tensors import sparse
 from harness.execution.result_forms import named
 from harness.execution.suite_arguments import arguments_for
-from harness.model.case import Case, DType, Scale, ValueDistribution
-from harness.model.input_spec import Built, Draw, Integers, Segments, Sizes, Tensor
+from harness.model.case import Case, DType, Layout, Scale, ValueDistribution
+from harness.model.input_spec import Built, Draw, Integers, Segments, Shaped, Sizes, Tensor
 from harness.model.op import Op
 
 TORCH_DTYPES: Mapping[DType, torch.dtype] = {dtype: getattr(torch, dtype.torch_name) for dtype in DType}
@@ -105,7 +105,8 @@ def make_inputs(op: Op, case: Case) -> dict[str, torch.Tensor | None]:
             continue
         if name in unread:
             poison(values, unread[name])
-        tensors[name] = lay_out(values, case.layout_of(name)).requires_grad_(
+        shaped = broadcast(values, broadcast_axes(op, case, name))
+        tensors[name] = lay_out(shaped, case.layout_of(name)).requires_grad_(
             name in differentiable and name not in case.frozen
         )
     return tensors
@@ -127,6 +128,16 @@ def values_of_input(op: Op, case: Case, name: str, before: Mapping[str, torch.Te
             return draw_sizes(declared, dims, _generator(case, name))
         case Built():
             return _built(op, case, name, declared, before)
+
+
+def broadcast_axes(op: Op, case: Case, name: str) -> tuple[int, ...]:
+    """Return the axes of an input along which this case has one element; any that the input declares, at least one."""
+    declared = op.inputs[name]
+    if case.layout_of(name) is not Layout.BROADCAST or not isinstance(declared, Shaped):
+        return ()
+    axes = [axis for axis, extent in enumerate(declared.shape) if extent in declared.broadcasts]
+    chosen = int(torch.randint(1, 1 << len(axes), (), generator=_generator(case, f"broadcast:{name}")))
+    return tuple(axis for number, axis in enumerate(axes) if chosen >> number & 1)
 
 
 def _built(op: Op, case: Case, name: str, declared: Built, before: Mapping[str, torch.Tensor | None]) -> torch.Tensor:
@@ -180,10 +191,14 @@ def independent_of_taint(op: Op, case: Case, result: str) -> npt.NDArray[np.bool
     Outputs have no such mask: their definition shows which cells the taint reaches.
     """
     taint = _nan_taint(op, case)
-    declared = op.inputs[result[2:]] if result.startswith("d:") else None
+    name = result[2:] if result.startswith("d:") else ""
+    declared = op.inputs.get(name)
     if taint is None or not isinstance(declared, Tensor):
         return None
-    return taint.independent_cells(declared, case.dims).numpy()
+    axes = broadcast_axes(op, case, name)
+    cells = broadcast(taint.independent_cells(declared, case.dims), axes)
+    # A gradient sums over an axis that broadcasts, so the taint may reach all of it.
+    return (cells & (not axes)).numpy()
 
 
 def _nan_taint(op: Op, case: Case) -> NanTaint | None:

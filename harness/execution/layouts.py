@@ -4,7 +4,7 @@ The memory around and between the elements holds NaN, or the largest integer, so
 results.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from math import prod
 
 import torch
@@ -26,6 +26,11 @@ def lay_out(values: torch.Tensor, layout: Layout) -> torch.Tensor:
     A repeated or an expanded tensor keeps only some of the values.
     """
     return values if values.dim() < FEWEST_DIMS.get(layout, 0) else _LAID_OUT[layout](values)
+
+
+def broadcast(values: torch.Tensor, axes: Collection[int]) -> torch.Tensor:
+    """Return the first element along the axes, and everything along the others."""
+    return values[tuple(slice(1) if axis in axes else slice(None) for axis in range(values.dim()))].contiguous()
 
 
 def _offset(values: torch.Tensor) -> torch.Tensor:
@@ -87,6 +92,7 @@ _LAID_OUT: Mapping[Layout, Callable[[torch.Tensor], torch.Tensor]] = {
     Layout.COLUMN_MAJOR: lambda values: _swapped(values, -2, -1),
     Layout.PERMUTED: _permuted,
     Layout.REPEATED: _repeated,
+    Layout.BROADCAST: lambda values: values,  # `broadcast` knows the axes
     Layout.EXPANDED: _expanded,
 }
 

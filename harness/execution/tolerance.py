@@ -145,7 +145,8 @@ def error_of(results: Sequence[Array], truth: Truth) -> Errors:
     """Return the root-mean-square error of several results together; no error for no results."""
     if not results:
         return NO_ERROR
-    each = [sizes(_finite(result - truth.values)) for result in results]
+    with np.errstate(invalid="ignore"):  # both may be infinite where a case is NaN-tainted
+        each = [sizes(_finite(result - truth.values)) for result in results]
     squares = np.stack([np.square(errors.per_tile) for errors in each]).mean(0)
     return Errors(per_tile=np.sqrt(squares), whole=math.sqrt(sum(errors.whole**2 for errors in each) / len(each)))
 

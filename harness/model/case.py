@@ -83,6 +83,8 @@ class Layout(StrEnum):
     """All dims are in the reverse order in memory."""
     REPEATED = "repeated"
     """One slice for all indices of the first dim, whose stride is zero, as `x[:1].expand(T, D)`."""
+    BROADCAST = "broadcast"
+    """One element along some of the axes that the input declares to broadcast."""
     EXPANDED = "expanded"
     """One value with strides of zero, as the gradient of `y.sum()`."""
 
@@ -102,7 +104,7 @@ FEWEST_DIMS = {
 CONTIGUOUS_LAYOUTS = frozenset({Layout.CONTIGUOUS, Layout.OFFSET})
 RARE_LAYOUTS = frozenset({Layout.STEPPED, Layout.COLUMN_MAJOR, Layout.PERMUTED, Layout.REPEATED})
 """Layouts that few callers pass: the elements of a row are no neighbours, or rows share their memory."""
-LAYOUTS_OF_ROWS = frozenset(Layout) - CONTIGUOUS_LAYOUTS - RARE_LAYOUTS
+LAYOUTS_OF_ROWS = frozenset(Layout) - CONTIGUOUS_LAYOUTS - RARE_LAYOUTS - {Layout.BROADCAST}
 """Layouts of contiguous rows that are not neighbours of each other."""
 
 

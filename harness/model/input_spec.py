@@ -55,6 +55,8 @@ class Shaped:
     """An input that declares its shape."""
 
     shape: tuple[Extent, ...]
+    broadcasts: tuple[Extent, ...] = ()
+    """Extents of axes that may have one element instead, as torch broadcasts it: the batch of a mask."""
 
     @property
     def dims_of_shape(self) -> frozenset[str]:

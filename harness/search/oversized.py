@@ -5,7 +5,7 @@ Each is made from a case of usual size.  Owns the choice of the tensor that grow
 """
 
 from bisect import bisect_right
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from math import prod
 
@@ -98,7 +98,7 @@ def oversized_cases(draw: st.DrawFn, op: Op, usual: Case) -> Case:
 
 
 def grown(
-    op: Op, dims: Mapping[str, int], tensors: list[Shaped], order: GrowingDims, share: float
+    op: Op, dims: Mapping[str, int], tensors: Sequence[Shaped], order: GrowingDims, share: float
 ) -> Mapping[str, int] | None:
     """Return the dims with those of `order` grown in turn until a tensor is oversized; None if none ever is."""
     sizes = dict(dims)

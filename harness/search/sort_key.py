@@ -29,7 +29,7 @@ from harness.model.case import (
     Scale,
     ValueDistribution,
 )
-from harness.model.input_spec import Built, Input, Integers, Tensor
+from harness.model.input_spec import Input, Integers, Shaped, Tensor
 from harness.model.op import Op
 
 DTYPES, LAYOUTS, VALUES, FILLS, ORDERS = (
@@ -69,13 +69,17 @@ def layouts_of(op: Op, name: str) -> tuple[Layout, ...]:
         shapes = (len(declared.shape) for declared in op.inputs.values() if isinstance(declared, Tensor))
         dims = max((2, *shapes))
         return tuple(
-            layout for layout in LAYOUTS if dims >= FEWEST_DIMS.get(layout, 0) and layout is not Layout.REPEATED
+            layout
+            for layout in LAYOUTS
+            if dims >= FEWEST_DIMS.get(layout, 0) and layout not in {Layout.REPEATED, Layout.BROADCAST}
         )
     declared = op.inputs[name]
-    dims = len(declared.shape) if isinstance(declared, Tensor | Integers | Built) else 1
+    dims = len(declared.shape) if isinstance(declared, Shaped) else 1
     contiguity = declared.contiguous or op.contiguous
 
     def is_legal(layout: Layout) -> bool:
+        if layout is Layout.BROADCAST:
+            return isinstance(declared, Shaped) and bool(declared.broadcasts)
         if layout is Layout.EXPANDED or dims < FEWEST_DIMS.get(layout, 0):
             return False
         if layout is Layout.STRIDED and dims == 1:  # as a stepped one
@@ -95,10 +99,11 @@ def _may_repeat(declared: Input) -> bool:
 
 
 def usual_layouts_of(op: Op, name: str) -> tuple[Layout, ...]:
-    """Return those of the layouts that many callers pass: only contiguous tensors of integers."""
+    """Return those of the layouts that many callers pass: tensors of integers are contiguous, or broadcast."""
+    usual = tuple(layout for layout in layouts_of(op, name) if layout not in RARE_LAYOUTS)
     if name in op.inputs and not isinstance(op.inputs[name], Tensor):
-        return (Layout.CONTIGUOUS,)
-    return tuple(layout for layout in layouts_of(op, name) if layout not in RARE_LAYOUTS)
+        return tuple(layout for layout in usual if layout in {Layout.CONTIGUOUS, Layout.BROADCAST})
+    return usual
 
 
 def distance(op: Op, name: str, size: int) -> int:

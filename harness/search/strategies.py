@@ -241,14 +241,18 @@ def cases(draw: st.DrawFn, op: Op, device: DeviceProfile, feedback: LaunchFeedba
 
 @st.composite
 def _drawn_layouts(draw: st.DrawFn, op: Op, absent: tuple[str, ...]) -> dict[str, Layout]:
-    """Draw a usual layout for each tensor of numbers and for the cotangents, and in some cases a rare one for one."""
-    names = (*(name for name in _tensors(op) if name not in absent), "grad")
+    """Draw a usual layout for each tensor and for the cotangents, and in some cases a rare one for one of them."""
+    names = (*(name for name in op.inputs if name not in absent and _has_usual_layouts(op, name)), "grad")
     layouts = {name: draw(_layouts(usual_layouts_of(op, name))) for name in names}
     if draw(st.integers(0, RARE_LAYOUT_ONE_IN - 1)) == RARE_LAYOUT_ONE_IN - 1:
         rare = _rare_layouts(op, absent)
         name, possible = rare[draw(st.integers(0, len(rare) - 1))]
         layouts[name] = draw(st.sampled_from(possible))
     return layouts
+
+
+def _has_usual_layouts(op: Op, name: str) -> bool:
+    return isinstance(op.inputs[name], Tensor) or len(usual_layouts_of(op, name)) > 1
 
 
 def _rare_layouts(op: Op, absent: tuple[str, ...]) -> tuple[tuple[str, tuple[Layout, ...]], ...]:
@@ -332,10 +336,6 @@ def largest_size(op: Op, name: str, drawn: Mapping[str, int], limit: int) -> int
 
     sizes = range(dim.low, dim.high + 1)
     return sizes[max(bisect_right(sizes, limit, key=largest) - 1, 0)]
-
-
-def _tensors(op: Op) -> Iterator[str]:
-    return (name for name, declared in op.inputs.items() if isinstance(declared, Tensor))
 
 
 def _dtypes(op: Op) -> tuple[DType, ...]:

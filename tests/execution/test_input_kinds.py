@@ -10,7 +10,7 @@ from harness.errors import SuiteError
 from harness.execution.execution import Execution
 from harness.execution.inputs import make_inputs, without_undefined_cells
 from harness.execution.poison import FreshMemory
-from harness.model.case import Case, DType, Scale, ValueDistribution
+from harness.model.case import Case, DType, Layout, Scale, ValueDistribution
 from harness.model.input_spec import Draw, Input, Integers
 from harness.model.op import Dim, Op
 from harness.model.run import Completed
@@ -268,3 +268,28 @@ def test_one_hot_rows_and_powers_of_two_are_what_they_say() -> None:
     exponents = drawn(tensor("T", "D", draw=Draw.POWERS)).detach().log2()
     assert torch.equal(exponents, exponents.round())
     assert float(exponents.max() - exponents.min()) > 8
+
+
+def test_declared_axes_broadcast_in_every_combination() -> None:
+    mask = tensor("T", "D", 3, broadcasts=("T", "D"))
+    broadcast = {"value": Layout.BROADCAST}
+    made = [
+        make_inputs(op_of({"value": mask}), replace(case(seed=seed), layouts=broadcast))["value"] for seed in range(20)
+    ]
+    assert {tuple(value.shape) for value in made if value is not None} == {(1, 4, 3), (64, 1, 3), (1, 1, 3)}
+    assert all(value is not None and value.is_contiguous() for value in made)
+    assert drawn(mask).shape == (64, 4, 3)
+
+
+@pytest.mark.parametrize("values", [ValueDistribution.NORMAL, ValueDistribution.NAN_TAINTED])
+def test_gradients_of_broadcast_inputs_are_compared(values: ValueDistribution) -> None:
+    inputs: dict[str, Input] = {"x": tensor("T", "D"), "bias": tensor("T", "D", broadcasts=("T",))}
+
+    def add(x: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
+        return x * bias
+
+    one = replace(case(T=9), layouts={"bias": Layout.BROADCAST}, values=values)
+    ending, results = Execution(torch.enable_grad).run(op_of(inputs, add, apart=("T",)), one)
+    assert isinstance(ending, Completed)
+    shapes = {result.name: (result.shape, result.whole.ratio <= 1) for result in results}
+    assert shapes == {"y": ((9, 4), True), "d:x": ((9, 4), True), "d:bias": ((1, 4), True)}

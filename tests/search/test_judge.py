@@ -34,6 +34,12 @@ def test_an_op_without_kernels_is_checked_by_its_values_alone() -> None:
     assert Judge().judge(WITHOUT_KERNELS, UNLAUNCHED, {}).outcome is Outcome.PASS
 
 
+def test_an_empty_tensor_needs_no_kernel() -> None:
+    empty = replace(UNLAUNCHED, case=replace(UNLAUNCHED.case, dims={**UNLAUNCHED.case.dims, "T": 0}))
+    assert Judge().judge(OP, UNLAUNCHED, {}).outcome is Outcome.ABSTAIN
+    assert Judge().judge(OP, empty, {}).outcome is Outcome.PASS
+
+
 def test_an_op_without_kernels_needs_a_checked_value() -> None:
     nothing = run(launches=(), results=())
     assert Judge().judge(WITHOUT_KERNELS, nothing, {}).outcome is Outcome.ABSTAIN

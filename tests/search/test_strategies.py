@@ -15,7 +15,7 @@ from harness.search.campaign_plan import EXAMPLES
 from harness.search.launch_feedback import LaunchFeedback
 from harness.search.sort_key import layouts_of
 from harness.search.strategies import RARE_ELEMENTS, USUAL_ELEMENTS, Batch, scouts
-from harness.suite import integers, segments, sizes
+from harness.suite import integers, segments, sizes, tokens, width
 from tests.search.fakes import DEVICE, KERNEL, OP, SIMPLEST
 
 FEEDBACK = LaunchFeedback(tile_sizes=frozenset({32, 64}), configs={KERNEL: 6})
@@ -63,6 +63,7 @@ def test_every_value_of_every_axis_is_drawn(drawn: tuple[Case, ...]) -> None:
         Layout.TRANSPOSED,
         Layout.BATCH_STRIDED,
         Layout.PERMUTED,
+        Layout.BROADCAST,
     }
 
 
@@ -73,9 +74,24 @@ def layouts_in(drawn: Sequence[Case]) -> set[Layout]:
 def test_tensors_of_three_dims_have_more_layouts() -> None:
     op = replace(OP, inputs={**OP.inputs, "x": Tensor(shape=("G", "T", "D"))})
     drawn = replace(BATCH, op=op).draw()
-    assert layouts_in(drawn) == set(Layout) - {Layout.CONTIGUOUS}
+    assert layouts_in(drawn) == set(Layout) - {Layout.CONTIGUOUS, Layout.BROADCAST}
     for layout in (Layout.BATCH_STRIDED, Layout.TRANSPOSED):
         assert {name for case in drawn for name, given in case.layouts.items() if given is layout} == {"x", "grad"}
+
+
+def test_inputs_that_may_broadcast_often_do() -> None:
+    at = integers("T", "D", high=4, broadcasts=("T",), contiguous=True)
+    drawn = replace(BATCH, op=replace(OP, inputs={**OP.inputs, "at": at})).draw()
+    broadcast = [case for case in drawn if case.layout_of("at") is Layout.BROADCAST]
+    assert len(drawn) / 10 < len(broadcast) < len(drawn) / 2
+    assert {name for case in drawn for name, given in case.layouts.items() if given is Layout.BROADCAST} == {"at"}
+
+
+def test_empty_tensors_are_drawn_where_they_are_legal() -> None:
+    op = replace(OP, dims={**OP.dims, "T": tokens(64, low=0), "D": width(64, low=0)})
+    empty = [case for case in replace(BATCH, op=op).draw() if 0 in case.dims.values()]
+    assert {name for case in empty for name, size in case.dims.items() if not size} == {"T", "D"}
+    assert len(empty) > 15
 
 
 def test_one_case_in_four_has_a_rare_layout_and_of_one_input() -> None:

@@ -6,7 +6,17 @@ from typing import Any, Self
 
 import torch
 
-from harness.execution.inputs import HUGE, LARGE, SHIFT, TINY, TORCH_DTYPES, make_cotangents, make_inputs, seed_of
+from harness.execution.inputs import (
+    HUGE,
+    LARGE,
+    SHIFT,
+    TINY,
+    TORCH_DTYPES,
+    broadcast_axes,
+    make_cotangents,
+    make_inputs,
+    seed_of,
+)
 from harness.execution.suite_arguments import arguments_for
 from harness.findings.repro.code_layout import needed_imports
 from harness.findings.repro.pieces import CallRecord, Preamble
@@ -149,7 +159,8 @@ class _Run:
         cotangents = make_cotangents(self.case, self.seen.outputs)
         variables = {output: self.names.new(f"d{outputs[output]}") for output in self.seen.differentiable}
         texts = {
-            variable: _normal(self.case, f"grad:{output}", cotangents[output]) for output, variable in variables.items()
+            variable: _normal(self.case, f"grad:{output}", tuple(cotangents[output].shape))
+            for output, variable in variables.items()
         }
         began = len(self.writing.lines)
         write({variable: cotangents[output] for output, variable in variables.items()}, self.writing, texts)
@@ -221,11 +232,15 @@ def _recipe(run: _Run, name: str, value: torch.Tensor) -> str | None:
         return None
     if values not in NUMBERS or declared.draw not in DRAWS:
         return None
-    return DRAWS[declared.draw].format(NUMBERS[values].format(_normal(run.case, name, value)))
+    axes = broadcast_axes(run.op, run.case, name)
+    shape = declared.extents(run.case.dims) if axes else tuple(value.shape)
+    drawn = DRAWS[declared.draw].format(NUMBERS[values].format(_normal(run.case, name, shape)))
+    slices = ", ".join(":1" if axis in axes else ":" for axis in range(len(shape)))
+    return f"({drawn})[{slices}].contiguous()" if axes else drawn
 
 
-def _normal(case: Case, name: str, value: torch.Tensor) -> str:
-    return f"torch.randn({tuple(value.shape)}, generator={GENERATOR}({seed_of(case.seed, name)}))"
+def _normal(case: Case, name: str, shape: tuple[int, ...]) -> str:
+    return f"torch.randn({shape}, generator={GENERATOR}({seed_of(case.seed, name)}))"
 
 
 def _one_or_all(names: list[str]) -> str:
