@@ -61,6 +61,7 @@ __all__ = [
     "built",
     "compiled",
     "dequantised",
+    "drawn_from",
     "groups",
     "integers",
     "jax_call",
@@ -336,6 +337,20 @@ def dequantised(
     return quantised.dequantised(stored, scale, packed=packed, group=group, zero=zero)
 
 
+def drawn_from(drawn: Any, probabilities: Any) -> Any:
+    """Return drawn indices as a definition does: those that the probabilities explain, and -1 for others.
+
+    Indices of probability zero are never explained.  If all indices together are implausible, none is: a right sampler
+    gets that verdict in less than one of a hundred million cases.
+
+    Args:
+        drawn: what the library drew, integers of any shape.  The definition takes it by the name of the result.
+        probabilities: for each of them the shares of all indices along the last axis, not necessarily normalised.
+    """
+    random_results = importlib.import_module("harness.execution.random_results")  # needs torch
+    return random_results.drawn_from(drawn, probabilities)
+
+
 class Declaration:
     """An op as its suite file declares it.
 
@@ -349,7 +364,11 @@ class Declaration:
         self._reference: Callable[..., Any] | None = None
 
     def reference(self, function: F) -> F:
-        """Decorate the op's reference: its definition in differentiable torch, for any floating-point type."""
+        """Decorate the op's reference: its definition in differentiable torch, for any floating-point type.
+
+        It takes inputs, dims and options by name.  It may also take results of the library, as `y`, or as `y0` and `y1`
+        if there are several: a random mask that the library returns, for example.
+        """
         self._reference = function
         return function
 

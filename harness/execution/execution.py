@@ -47,7 +47,7 @@ from harness.execution.nan_taint import holds_infinity, infinity_as_nan
 from harness.execution.oversized_tensors import SparseMemory, UnknownValues
 from harness.execution.result_forms import OutputsDiffer, Tensors, differences, form_of, forms, in_type, named
 from harness.execution.rounding_samples import BARE, IN_DOUBT, UNROUNDED, USUALLY, Sampling
-from harness.execution.suite_arguments import arguments_for
+from harness.execution.suite_arguments import arguments_for, results_asked_for
 from harness.execution.tolerance import NO_ERROR, Array, Expected, Truth, error_of, tolerance_of
 from harness.model.case import FAR_FROM_ONE, Case, DType, Scale, ValueDistribution
 from harness.model.op import Op
@@ -187,16 +187,18 @@ class Execution(CaseExecution):
             drawn = without_cells(make_cotangents(case, outputs), undefined)
             kept_cotangents, cotangents = self._passed(case, drawn)
         leaves = {name: value for name in op.wanted_gradients(case) if (value := inputs[name]) is not None}
+        asked = results_asked_for(op.reference, outputs, {*declared, *op.settings(case)})
         with self._timed("backward"):
             work = partial(_backward, context, outputs, leaves, cotangents)
             # With CUDA tensors, torch itself runs backward in another thread.
             wanted = work() if self._transfer else self._calls.in_backward_thread(work)
+        results = self._blanked(self._returned({**outputs, **with_zeros(wanted, leaves)}), undefined)
         return _Computed(
             op=op,
             case=case,
-            inputs={**dict.fromkeys(declared), **kept},
+            inputs={**dict.fromkeys(declared), **kept, **{name: results[name].detach() for name in asked}},
             cotangents=kept_cotangents,
-            results=self._blanked(self._returned({**outputs, **with_zeros(wanted, leaves)}), undefined),
+            results=results,
             outputs=forms(returned),
             unused=frozenset(name for name, gradient in wanted.items() if gradient is None),
             undefined=undefined,

@@ -1,7 +1,7 @@
 """The keyword arguments of a suite's function, chosen by the names of its parameters."""
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from functools import lru_cache
 from typing import Any
 
@@ -13,6 +13,11 @@ def _parameters(function: Callable[..., Any]) -> tuple[tuple[str, ...], bool]:
     parameters = inspect.signature(function).parameters.values()
     named = tuple(parameter.name for parameter in parameters if parameter.kind is not parameter.VAR_KEYWORD)
     return named, any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters)
+
+
+def results_asked_for(function: Callable[..., Any], results: Collection[str], known: Collection[str]) -> list[str]:
+    """Return the results that a definition takes by name, as `y1`; names of inputs, dims and options go first."""
+    return [name for name in _parameters(function)[0] if name in results and name not in known]
 
 
 def arguments_for(

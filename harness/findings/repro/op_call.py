@@ -17,7 +17,7 @@ from harness.execution.inputs import (
     make_inputs,
     seed_of,
 )
-from harness.execution.suite_arguments import arguments_for
+from harness.execution.suite_arguments import arguments_for, results_asked_for
 from harness.findings.repro.code_layout import needed_imports
 from harness.findings.repro.pieces import CallRecord, Preamble
 from harness.findings.repro.sources import Definitions
@@ -179,7 +179,10 @@ class _Run:
 
     def _call(self, function: Callable[..., Any], name: str, variables: Mapping[str, str]) -> str:
         inputs: dict[str, Any] = dict.fromkeys(self.op.inputs) | dict(variables)
-        arguments = arguments_for(function, inputs, self.op.settings(self.case))
+        settings = self.op.settings(self.case)
+        returned = results_asked_for(function, self.seen.outputs or (), {*inputs, *settings})
+        self.writing.missing.extend(f"the result {result}, which the definition takes" for result in returned)
+        arguments = arguments_for(function, inputs | dict.fromkeys(returned), settings)
         texts = [f"{keyword}={value if keyword in variables else repr(value)}" for keyword, value in arguments.items()]
         return f"{name}({', '.join(texts)})"
 
