@@ -71,7 +71,7 @@ examples:
   python -m studies.corpus fla_layernorm_overlap   one bug
   python -m studies.corpus --json corpus.json      all; a second run goes on
 
-exit status: 0 every bug was found, and its first fixed release is clean; 1 a bug was not found,
+exit status: 0 every bug was found, and its first fixed release, if any, is clean; 1 a bug was not found,
 or shows in the fixed release; 2 usage or harness error; 3 nothing could be checked
 """
     parser.add_argument("ids", nargs="*", metavar="ID", help="only these bugs, even if the file of --json has them")
@@ -102,7 +102,7 @@ def _status(records: list[BugRecord]) -> ExitStatus:
     searched = [record for record in records if record.bad is not None]
     if not any(record.was_checked for record in searched):
         return ExitStatus.NOTHING_CHECKED
-    return ExitStatus.CLEAN if all(record.is_confirmed for record in searched) else ExitStatus.FINDINGS
+    return ExitStatus.CLEAN if all(record.is_confirmed or record.is_open for record in searched) else ExitStatus.FINDINGS
 
 
 def _store(finding: Finding) -> None:

@@ -45,6 +45,7 @@ class HistoricalBug:
     """The package on PyPI."""
     last_bad: str
     first_fixed: str
+    """Empty if no release has the fix: then nothing is compared."""
     link: str
     """The public fix or issue."""
     suite: str = ""

@@ -62,8 +62,11 @@ def lines(records: Sequence[BugRecord]) -> Iterator[str]:
 def conclusion(records: Sequence[BugRecord]) -> str:
     """Return the conclusion, one line."""
     confirmed = sum(record.is_confirmed for record in records)
-    skipped = sum(record.bad is None for record in records)
-    later = f"; {skipped} not searched for" if skipped else ""
+    counts = {
+        "found that no release has fixed": sum(record.is_open for record in records),
+        "not searched for": sum(record.bad is None for record in records),
+    }
+    later = "".join(f"; {count} {what}" for what, count in counts.items() if count)
     return (
         f"{confirmed} of {len(records)} bugs found in the last bad release and not seen in the first fixed one{later}"
     )
@@ -73,7 +76,7 @@ def _cells(record: BugRecord) -> Iterator[str]:
     bug, bad = record.bug, record.bad
     yield f"[{bug.id}]({bug.link.split()[0]}): {bug.what}"
     yield ", ".join(bug.ops)
-    yield f"{bug.distribution} {bug.last_bad}, {bug.first_fixed}"
+    yield f"{bug.distribution} {bug.last_bad}, {bug.first_fixed or 'none'}"
     if bad is None:
         yield from (f"not searched for: {bug.not_searched}", "", "", "")
         return

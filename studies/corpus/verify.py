@@ -85,7 +85,12 @@ class BugRecord:
     bad: SearchResult | None = None
     """None if the bug is not searched for."""
     fixed: SearchResult | None = None
-    """None if the bug was not found before: the fixed release would prove nothing."""
+    """None if the bug was not found before, so the fixed release would prove nothing, or if no release has the fix."""
+
+    @property
+    def is_open(self) -> bool:
+        """True if the bad release shows the bug, and no release has the fix."""
+        return self.bad is not None and self.bad.found is not None and not self.bug.first_fixed
 
     @property
     def is_confirmed(self) -> bool:
@@ -116,7 +121,7 @@ def search_for_bug(
         return BugRecord(bug=bug, budget=budget)
     search = _Search(bug=bug, settings=settings, report=report, keep=keep)
     bad = search.run(bug.release(bug.last_bad), budget)
-    if bad.found is None:
+    if bad.found is None or not bug.first_fixed:
         return BugRecord(bug=bug, budget=budget, bad=bad)
     enough = replace(budget, cases=max(min(MIN_FIXED_CASES, budget.cases), bad.found.cases))
     fixed = search.run(bug.release(bug.first_fixed), enough)

@@ -40,6 +40,7 @@ MODULES = {
     "sglang.srt.utils": UTILITIES,
     "sglang.srt.utils.common": UTILITIES,
     "sglang.srt.utils.custom_op": {"register_custom_op": register_custom_op},
+    "sglang.kernels.jit.utils": {"is_arch_support_pdl": lambda: False},
     "sglang.srt.layers.deep_gemm_wrapper.configurer": {"ENABLE_JIT_DEEPGEMM": False},
 }
 IMPORTED = (

@@ -128,3 +128,63 @@ def joined(parts):
     import torch
 
     return torch.cat(parts)
+
+
+@op(
+    **LIBRARY,
+    dims={
+        "T": tokens(300, grows=False),
+        "B": Dim(low=1, high=5, grows=True, largest=1 << 16),
+        "G": Dim(low=1, high=3),
+        "R": Dim(low=1, high=16),
+        "D": Dim(low=16, high=128),
+        "M": groups(16),
+    },
+    inputs={
+        "q": tensor("B", "G*R", "D", grad=False),
+        "k": tensor("T", "G", "D", grad=False),
+        "v": tensor("T", "G", "D", grad=False),
+        "lengths": integers("B", high="T+1", dtype="int32"),
+        "order": integers("T", high="T"),
+        "splits": integers("B", low=1, high="M+1", dtype="int32"),
+        "parts": tensor("B", "G*R", "M", "D", grad=False, dtype=DType.FP32),
+    },
+    options={"logit_cap": (0.0, 20.0)},
+    contiguous=True,
+    apart=("G",),
+    defined=lambda lengths: (lengths > 0)[:, None, None],
+)
+def attention_of_one_token_in_parts(q, k, v, lengths, order, splits, parts, logit_cap):
+    """The caller provides the buffer for the parts of the results.  Requests without a key pad the batch."""
+    try:
+        from sglang.kernels.ops.attention.decode_attention import decode_attention_fwd
+    except ImportError:  # before 0.5.16
+        from sglang.srt.layers.attention.triton_ops.decode_attention import decode_attention_fwd
+
+    bounds, places = pages_of_requests(lengths, order)
+    output, lse = q.new_empty(q.shape), parts.new_empty(parts.shape[:3])
+    most, scale = parts.shape[2], q.shape[-1] ** -0.5
+    decode_attention_fwd(
+        q, k, v, output, bounds, places, parts.clone(), lse, splits, most, scale, 1.0, 1.0, logit_cap=logit_cap
+    )
+    return output
+
+
+@attention_of_one_token_in_parts.reference
+def attention_of_one_token_in_parts_reference(q, k, v, lengths, order, logit_cap):
+    bounds, places = pages_of_requests(lengths, order)
+    rows = [places[at:to] for at, to in pairwise(bounds.tolist())]
+    return joined(
+        [
+            attention(q[n : n + 1], k[at], v[at], logit_cap=logit_cap) if len(at) else v.new_zeros(1, *q.shape[1:])
+            for n, at in enumerate(rows)
+        ]
+    )
+
+
+def pages_of_requests(lengths, order):
+    """Return where the pages of each request begin, and the pages: requests share them."""
+    import torch
+
+    bounds = torch.nn.functional.pad(lengths.cumsum(0), (1, 0)).int()
+    return bounds, order[torch.arange(int(bounds[-1]), device=order.device) % len(order)]

@@ -87,6 +87,16 @@ def test_a_bug_that_is_not_searched_shows_the_reason() -> None:
     )
 
 
+def test_a_bug_that_no_release_has_fixed_is_counted_apart() -> None:
+    record = BugRecord(bug=replace(BUG, first_fixed=""), budget=BUDGET, bad=BAD)
+    assert (record.is_open, record.is_confirmed) == (True, False)
+    assert "| fla-core 0.5.2, none |" in row(record)
+    assert row(record).endswith("no residual or weight |  |")
+    assert results.conclusion([KEPT, record]) == (
+        "1 of 2 bugs found in the last bad release and not seen in the first fixed one; 1 found that no release has fixed"
+    )
+
+
 def test_a_record_is_reused_for_the_same_bug_and_budget_only(tmp_path: Path) -> None:
     file = tmp_path / "records.json"
     files.write(results.CorpusResults().plus(replace(KEPT, fixed=None)).plus(KEPT), file)
