@@ -102,7 +102,8 @@ def _status(records: list[BugRecord]) -> ExitStatus:
     searched = [record for record in records if record.bad is not None]
     if not any(record.was_checked for record in searched):
         return ExitStatus.NOTHING_CHECKED
-    return ExitStatus.CLEAN if all(record.is_confirmed or record.is_open for record in searched) else ExitStatus.FINDINGS
+    all_found = all(record.is_confirmed or record.is_open for record in searched)
+    return ExitStatus.CLEAN if all_found else ExitStatus.FINDINGS
 
 
 def _store(finding: Finding) -> None:

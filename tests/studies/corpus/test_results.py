@@ -93,7 +93,8 @@ def test_a_bug_that_no_release_has_fixed_is_counted_apart() -> None:
     assert "| fla-core 0.5.2, none |" in row(record)
     assert row(record).endswith("no residual or weight |  |")
     assert results.conclusion([KEPT, record]) == (
-        "1 of 2 bugs found in the last bad release and not seen in the first fixed one; 1 found that no release has fixed"
+        "1 of 2 bugs found in the last bad release and not seen in the first fixed one; "
+        "1 found that no release has fixed"
     )
 
 
