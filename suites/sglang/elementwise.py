@@ -1,10 +1,13 @@
 """Elementwise layers, norms and quantisation of SGLang, and what its grammar and router do to logits."""
 
-from harness.suite import Dim, DType, groups, integers, op, tensor, tokens, width
+from harness.suite import Dim, DType, beside, groups, integers, op, tensor, tokens, width
 
 LIBRARY = {"requires": ("sources:sglang",), "stubs": {"sglang": "sglang_stubs.py"}}
 EPS = 1e-6
 CAP = 30.0
+places = beside(__file__, "places.py")
+OLD = "sglang.srt.layers.elementwise"
+NORMS = (f"{places.OPS}layernorm.fused_rmsnorm", f"{places.OPS}elementwise.elementwise", OLD)
 ROWS = {"T": tokens(512), "D": width(4096)}
 
 
@@ -32,9 +35,7 @@ def softcap_reference(x):
     apart=("T",),
 )
 def rms_norm(x, weight):
-    from sglang.srt.layers.elementwise import fused_rmsnorm
-
-    return fused_rmsnorm(x.contiguous(), weight.contiguous(), EPS)
+    return places.function("fused_rmsnorm", *NORMS)(x.contiguous(), weight.contiguous(), EPS)
 
 
 @rms_norm.reference
@@ -54,9 +55,8 @@ def rms_norm_reference(x, weight):
     apart=("T",),
 )
 def two_rms_norms(x, residual, weight1, weight2):
-    from sglang.srt.layers.elementwise import fused_dual_residual_rmsnorm
-
-    return fused_dual_residual_rmsnorm(*(one.contiguous() for one in (x, residual, weight1, weight2)), EPS)
+    apply = places.function("fused_dual_residual_rmsnorm", *NORMS)
+    return apply(*(one.contiguous() for one in (x, residual, weight1, weight2)), EPS)
 
 
 @two_rms_norms.reference
@@ -90,10 +90,10 @@ def experts_combined_reference(experts, shared):
     apart=("T",),
 )
 def gated_unit(x, kind):
-    from sglang.srt.layers import elementwise
-
-    launch = elementwise.silu_and_mul_triton if kind == "silu" else elementwise.gelu_and_mul_triton
-    return launch(x.contiguous())[0]
+    newest = f"{places.OPS}activation.gelu_and_mul_triton"
+    return places.function(f"{kind}_and_mul_triton", newest, f"{places.OPS}elementwise.elementwise", OLD)(
+        x.contiguous()
+    )[0]
 
 
 @gated_unit.reference
@@ -183,9 +183,11 @@ def mean_reference(x, dim, keepdim):
     apart=("T", "H"),
 )
 def delta_rule_gates(decay, a, b, bias):
-    from sglang.srt.layers.attention.fla.fused_gdn_gating import fused_gdn_gating
-
-    return fused_gdn_gating(decay.contiguous(), *(one.contiguous() for one in (a, b, bias)))
+    newest = f"{places.OPS}attention.linear.fused_gdn_gating"
+    old = "sglang.srt.layers.attention.fla.fused_gdn_gating"
+    return places.function("fused_gdn_gating", newest, f"{places.OPS}attention.fla.fused_gdn_gating", old)(
+        decay.contiguous(), *(one.contiguous() for one in (a, b, bias))
+    )
 
 
 @delta_rule_gates.reference
@@ -203,9 +205,8 @@ def delta_rule_gates_reference(decay, a, b, bias):
     apart=("T",),
 )
 def l2norm(x):
-    from sglang.srt.layers.attention.fla.l2norm import l2norm_fwd
-
-    return l2norm_fwd(x.contiguous(), EPS)
+    old = "sglang.srt.layers.attention.fla.l2norm"
+    return places.function("l2norm_fwd", f"{places.OPS}attention.fla.l2norm", old)(x.contiguous(), EPS)
 
 
 @l2norm.reference
@@ -220,10 +221,10 @@ def l2norm_reference(x):
 )
 def grammar(logits, allowed):
     """Ban what a grammar does not allow."""
-    from sglang.srt.constrained.triton_ops.bitmask_ops import apply_token_bitmask_inplace_triton
-
+    old = "sglang.srt.constrained.triton_ops.bitmask_ops"
+    apply = places.function("apply_token_bitmask_inplace_triton", f"{places.OPS}grammar.bitmask_ops", old)
     logits = logits.clone(memory_format=contiguous())
-    apply_token_bitmask_inplace_triton(logits, packed_bits(allowed))
+    apply(logits, packed_bits(allowed))
     return logits
 
 
@@ -250,9 +251,9 @@ def packed_bits(flags):
 @op(**LIBRARY, dims=ROWS, inputs={"x": tensor("T", "D", grad=False)}, apart=("T",))
 def to_eight_bits(x):
     """Quantise each row by its largest magnitude; the result is what the codes stand for."""
-    from sglang.srt.layers.quantization.int8_kernel import per_token_quant_int8
-
-    codes, scales = per_token_quant_int8(x.contiguous())
+    old = "sglang.srt.layers.quantization.int8_kernel"
+    apply = places.function("per_token_quant_int8", f"{places.OPS}quantization.int8_kernel", old)
+    codes, scales = apply(x.contiguous())
     return codes.float() * scales, scales
 
 

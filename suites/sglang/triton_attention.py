@@ -1,10 +1,12 @@
 """Attention of SGLang in Triton: of new sequences, of one token on pages of keys, and of merged parts."""
 
+from inspect import signature
 from itertools import pairwise
 
-from harness.suite import Dim, DType, groups, integers, op, segments, tensor, tokens
+from harness.suite import Dim, DType, beside, groups, integers, op, segments, tensor, tokens
 
 LIBRARY = {"requires": ("sources:sglang",), "stubs": {"sglang": "sglang_stubs.py"}}
+places = beside(__file__, "places.py")
 
 
 @op(
@@ -19,7 +21,7 @@ LIBRARY = {"requires": ("sources:sglang",), "stubs": {"sglang": "sglang_stubs.py
     apart=("T", "H"),
 )
 def merged_attention(prefix, prefix_lse, suffix, suffix_lse):
-    from sglang.srt.layers.attention.triton_ops.merge_state import merge_state_triton
+    merge_state_triton = of_release("merge_state_triton", "merge_state")
 
     return merge_state_triton(*(one.contiguous() for one in (prefix, prefix_lse, suffix, suffix_lse)))
 
@@ -51,7 +53,7 @@ def merged_attention_reference(prefix, prefix_lse, suffix, suffix_lse):
     apart=("G",),
 )
 def attention_of_sequences(q, k, v, bounds, is_causal):
-    from sglang.srt.layers.attention.triton_ops.prefill_attention import context_attention_fwd
+    context_attention_fwd = of_release("context_attention_fwd", "prefill_attention")
 
     # The kernel steps from channel to channel by one.
     q, k, v = (one.contiguous() for one in (q, k, v))
@@ -90,7 +92,7 @@ def attention_of_sequences_reference(q, k, v, bounds, is_causal):
 )
 def attention_of_one_token(q, k, v, bounds, order, splits, logit_cap):
     """Each sequence has one query.  Its keys lie anywhere in the buffers, and are read in several parts."""
-    from sglang.srt.layers.attention.triton_ops.decode_attention import decode_attention_fwd
+    decode_attention_fwd = of_release("decode_attention_fwd", "decode_attention")
 
     q, k, v = (one.contiguous() for one in (q, k, v))
     output, heads = q.new_empty(q.shape), (len(q), q.shape[1])
@@ -98,7 +100,21 @@ def attention_of_one_token(q, k, v, bounds, order, splits, logit_cap):
     lse = q.new_empty((*heads, 8), dtype=order.dtype)
     places = order.argsort()
     scale = q.shape[-1] ** -0.5
-    decode_attention_fwd(q, k, v, output, bounds, places, parts, lse, splits, 8, scale, logit_cap=logit_cap)
+    decode_attention_fwd(
+        q,
+        k,
+        v,
+        output,
+        bounds,
+        places,
+        parts,
+        lse,
+        splits,
+        8,
+        scale,
+        *scales_of(decode_attention_fwd),
+        logit_cap=logit_cap,
+    )
     return output
 
 
@@ -156,30 +172,48 @@ def joined(parts):
 )
 def attention_of_one_token_in_parts(q, k, v, lengths, order, splits, parts, logit_cap):
     """The caller provides the buffer for the parts of the results.  Requests without a key pad the batch."""
-    try:
-        from sglang.kernels.ops.attention.decode_attention import decode_attention_fwd
-    except ImportError:  # before 0.5.16
-        from sglang.srt.layers.attention.triton_ops.decode_attention import decode_attention_fwd
+    decode_attention_fwd = of_release("decode_attention_fwd", "decode_attention")
 
-    bounds, places = pages_of_requests(lengths, order)
+    bounds, pages = pages_of_requests(lengths, order)
     output, lse = q.new_empty(q.shape), parts.new_empty(parts.shape[:3])
     most, scale = parts.shape[2], q.shape[-1] ** -0.5
     decode_attention_fwd(
-        q, k, v, output, bounds, places, parts.clone(), lse, splits, most, scale, 1.0, 1.0, logit_cap=logit_cap
+        q,
+        k,
+        v,
+        output,
+        bounds,
+        pages,
+        parts.clone(),
+        lse,
+        splits,
+        most,
+        scale,
+        *scales_of(decode_attention_fwd),
+        logit_cap=logit_cap,
     )
     return output
 
 
 @attention_of_one_token_in_parts.reference
 def attention_of_one_token_in_parts_reference(q, k, v, lengths, order, logit_cap):
-    bounds, places = pages_of_requests(lengths, order)
-    rows = [places[at:to] for at, to in pairwise(bounds.tolist())]
+    bounds, pages = pages_of_requests(lengths, order)
+    rows = [pages[at:to] for at, to in pairwise(bounds.tolist())]
     return joined(
         [
             attention(q[n : n + 1], k[at], v[at], logit_cap=logit_cap) if len(at) else v.new_zeros(1, *q.shape[1:])
             for n, at in enumerate(rows)
         ]
     )
+
+
+def of_release(name, module):
+    return places.function(name, f"{places.OPS}attention.{module}", f"sglang.srt.layers.attention.triton_ops.{module}")
+
+
+def scales_of(launch):
+    """Return the factors of keys and values, if this release has them."""
+    return (1.0, 1.0) if "k_scale" in signature(launch).parameters else ()
 
 
 def pages_of_requests(lengths, order):
