@@ -3,7 +3,7 @@
 import re
 from dataclasses import dataclass
 
-from harness.model.case import Case
+from harness.model.case import Case, Scale
 from harness.model.flaw_kind import FlawKind
 from harness.model.launch_difference import Plainer
 from harness.model.paired_run import SecondRun, faulted_on_hardware_only
@@ -230,6 +230,8 @@ def _judge_slow(run: Run, overtime: Overtime) -> Verdict:
     if overtime.took_s - suite_s <= overtime.limit_s:
         reason = f"the case was slow, but {suite_s:.1f} of its {overtime.took_s:.1f} s went to the suite's own code"
         return Abstain(oracle=Completes.name, reason=reason)
+    if run.case.scale is Scale.LONG and run.engine_traits.has_provenance:
+        return Abstain(oracle=Completes.name, reason="the emulation of a long case takes more than its time limit")
     return _Failure(
         severity=Severity.WARNING,
         kernel="",

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from harness.model.case import Scale
 from harness.model.run import Completed, Hardware, HungParty, Overtime, TimedOut
 from harness.model.verdict import Abstain, Severity
 from harness.oracles.base import Evidence
@@ -114,3 +115,9 @@ def test_a_case_past_its_time_limit_is_a_warning() -> None:
     assert (fail.signature.severity, fail.signature.place) == (Severity.WARNING, "slow")
     assert fail.message == "the case completed after 75.0 s, past its time limit of 60 s"
     assert judge(Completes(), run(ending=Completed())) == ["pass"]
+
+
+def test_the_emulation_of_a_long_case_may_be_slow() -> None:
+    slow = replace(run(ending=Completed()), overtime=Overtime(limit_s=60.0, took_s=75.0))
+    (verdict,) = Completes().judge(Evidence(run=replace(slow, case=replace(slow.case, scale=Scale.LONG))))
+    assert verdict == Abstain(oracle="completes", reason="the emulation of a long case takes more than its time limit")
