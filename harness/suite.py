@@ -25,6 +25,7 @@ import hashlib
 import importlib
 import importlib.util
 import os
+import re
 import sys
 import sysconfig
 import traceback
@@ -35,6 +36,7 @@ from typing import Any, TypedDict, TypeVar, Unpack
 
 from harness.errors import SuiteError, unknown
 from harness.model.case import DType
+from harness.model.host_configs import DEVICE, HostConfigs
 from harness.model.input_spec import (
     Built,
     Contiguity,
@@ -60,11 +62,13 @@ __all__ = [
     "beside",
     "built",
     "compiled",
+    "config_tables",
     "dequantised",
     "drawn_from",
     "groups",
     "integers",
     "jax_call",
+    "listed_configs",
     "load_suite",
     "op",
     "segments",
@@ -78,7 +82,7 @@ FORBIDDEN_AT_TOP = ("triton", "torch", "jax")
 ARGUMENTS = frozenset({"dims", "inputs", *OpSettings.__annotations__})
 """The keyword arguments of `op`."""
 CONTIGUITIES = (False, True, "rows")
-BY_NAME = ("dims", "inputs", "options", "environment", "stubs")
+BY_NAME = ("dims", "inputs", "options", "environment", "host_configs", "stubs")
 SEVERAL = ("dtypes", "requires", "refuses", "waives", "apart", "buckets")
 
 INSTALLED = (
@@ -248,6 +252,39 @@ def built(*shape: Extent, by: Callable[..., Any], dtype: DType | Integer, **more
         more: `optional`, `contiguous` and `broadcasts` as for `tensor`.
     """
     return Built(shape=shape, by=by, dtype=dtype, **more)
+
+
+def config_tables(
+    *names: str, nearest: str = "", devices: Mapping[str, str] | None = None, answer: Callable[..., Any] | None = None
+) -> HostConfigs:
+    """Declare JSON files that list configs, among which a function of the library's host code picks one.
+
+    `{"my_library.choice:get_configs": config_tables("configs/N={N},device_name={device}.json", nearest="T")}` is the
+    `host_configs` of an op.
+
+    Args:
+        names: names of the files, relative to the folder of the function's module: `{E}` stands for the size of the dim
+            E or the value of the option E, `{device}` for the name of the GPU, `*` for any text.
+        nearest: the dim, or arithmetic over dims, that the library compares with the numbers under which a file lists
+            its configs; it picks the nearest.  Without it a file is one config, or a list of configs.
+        devices: slugs of similar devices by the names that files give to GPUs: `{"NVIDIA_H20": "h200"}`.
+        answer: returns what the function returns, from a config and the arguments of the call.  By default the function
+            returns a dict with the config under its number, or the config if `nearest` is left out.
+    """
+    return HostConfigs(tables=names, nearest=nearest, devices=devices or {}, answer=answer)
+
+
+def listed_configs(
+    *configs: Any, by_device: Mapping[str, tuple[Any, ...]] | None = None, answer: Callable[..., Any] | None = None
+) -> HostConfigs:
+    """Declare the configs among which a function of the library's host code picks one, where no JSON file lists them.
+
+    Args:
+        configs: JSON values, such as dicts of tile sizes.
+        by_device: more configs by the slug of a device.
+        answer: returns what the function returns, from a config and the arguments of the call; by default the config.
+    """
+    return HostConfigs(configs=configs, by_device=by_device or {}, answer=answer)
 
 
 def beside(suite: str, module: str) -> ModuleType:
@@ -428,6 +465,7 @@ def _mistakes(arguments: Mapping[str, Any]) -> Iterator[str]:
         yield f"has contiguous={arguments['contiguous']!r}: write True or 'rows'"
     yield from _mistakes_of_dims(arguments["dims"])
     yield from _mistakes_of_inputs(arguments["inputs"], arguments["dims"])
+    yield from _mistakes_of_host_configs(arguments)
     if undeclared := sorted(set(arguments.get("apart", ())) - set(arguments["dims"])):
         yield f"keeps undeclared dims apart: {', '.join(undeclared)}"
 
@@ -493,6 +531,22 @@ def _mistakes_of_broadcasts(name: str, declaration: Shaped) -> Iterator[str]:
         yield f"has the input {name} with `broadcasts` and `defined`: only one of them is possible"
 
 
+def _mistakes_of_host_configs(arguments: Mapping[str, Any]) -> Iterator[str]:
+    names = {*arguments["dims"], *arguments.get("options", {}), DEVICE}
+    for function, declared in arguments.get("host_configs", {}).items():
+        if not all(map(str.isidentifier, function.replace(".", ":").split(":"))) or function.count(":") != 1:
+            yield f"has the function {function!r} in host_configs: write its module and name, as 'package.module:name'"
+        if not isinstance(declared, HostConfigs):
+            yield f"has host_configs of {function}={declared!r}: write config_tables(…) or listed_configs(…)"
+            continue
+        for name in (field for table in declared.tables for field in re.findall(r"\{(\w+)\}", table)):
+            if name not in names:
+                yield f"has tables of {function} with an {unknown('dim or option', name, names)}"
+        if declared.nearest:
+            for wrong in _mistakes_of_extent(declared.nearest, arguments["dims"]):
+                yield f"has nearest={declared.nearest!r} of {function} {wrong}"
+
+
 def _mistakes_of_extent(extent: Extent, dims: Mapping[str, Dim]) -> Iterator[str]:
     """Check the extent at the smallest and at the largest sizes.  Cases report mistakes at other sizes."""
     for end in ("low", "high"):
@@ -544,9 +598,9 @@ def op(
     Args:
         dims: the range of each size by name, for example `{"T": tokens(), "D": width()}`.
         inputs: what the function takes, by name: `tensor(…)`, `integers(…)`, `segments(…)`, `sizes(…)`, `built(…)`.
-        more: `compiled`, and other fields of `harness.model.op.Op`: `options`, `environment`, `dtypes`, `where`,
-            `refuses`, `requires`, `stubs`, `waives`, `apart`, `buckets`, `slack`, `threads`, `launches`, `contiguous`,
-            `defined`.
+        more: `compiled`, and other fields of `harness.model.op.Op`: `options`, `environment`, `host_configs`,
+            `dtypes`, `where`, `refuses`, `requires`, `stubs`, `waives`, `apart`, `buckets`, `slack`, `threads`,
+            `launches`, `contiguous`, `defined`.
     """
 
     def declare(call: Callable[..., Any]) -> Declaration:

@@ -15,6 +15,7 @@ from harness.documents.finding import CaseDocument
 from harness.errors import ReplayError
 from harness.model.case import ADDED, CallContext, Case, DType, GradMode
 from harness.model.finding import Finding
+from harness.model.host_configs import PickedConfig
 from harness.model.paired_run import PairedRunRequest, RebuiltRequest
 from harness.model.run import AccessSite, Completed, Ending, Measure, MemoryEvent, Overlap, Run, Source
 from harness.model.verdict import Abstain, Fail, Severity, Signature, Verdict
@@ -79,7 +80,8 @@ def test_fields_added_later_are_absent_at_their_default() -> None:
     assert set(json.loads(to_json(SIMPLEST))) == before
     assert SIMPLEST.digest == "aba94604"  # as before the fields existed: the ids of findings depend on it
     changed = replace(SIMPLEST, grad_mode=GradMode.NO_GRAD, frozen=("x",), environment=(("FLA_USE_TMA", "1"),))
-    changed = replace(changed, context=CallContext.THREAD, is_exact=True)
+    picked = PickedConfig(function="my_library.choice:get_config", config='{"BLOCK": 64}')
+    changed = replace(changed, context=CallContext.THREAD, is_exact=True, picked=(picked,))
     assert set(json.loads(to_json(changed))) == {*before, *ADDED}
     assert set(json.loads(dumps(CaseDocument(case=changed)))["case"]) == {*before, *ADDED}
     assert set(json.loads(dumps(CaseDocument(case=SIMPLEST)))["case"]) == before

@@ -44,6 +44,8 @@ class OpChecks:
     """Completed second runs of checked cases by what differs in them.  A kind that no case allows has no entry."""
     eager: Mapping[str, int] = field(default_factory=dict[str, int], metadata=SUMS)
     """Checked cases by the part of a compiled program that torch's own operators computed."""
+    picked: Mapping[str, int] = field(default_factory=dict[str, int], metadata=SUMS)
+    """Checked cases by the config that host code picked in them: all configs that it may pick on the device."""
     builds: int = field(default=0, metadata=TOTAL)
     """Distinct kernels that were launched."""
     compiled_builds: int = field(default=0, metadata=TOTAL)

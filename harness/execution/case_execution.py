@@ -77,6 +77,8 @@ class CaseExecution(ABC):
         """Wall-clock seconds of the latest case by phase: `inputs`, `forward`, `backward`, `reference`, `compare`, …"""
         self.notes: list[str] = []
         """What the op of the latest `run` told Hypothesis's `note`."""
+        self.unasked: tuple[str, ...] = ()
+        """The functions of `Case.picked` that the latest `run` did not call."""
         self.mismatches: tuple[FormMismatch, ...] = ()
         """The results of the latest `run` whose form differs from the definition's."""
         self.is_undefined = False
@@ -88,6 +90,7 @@ class CaseExecution(ABC):
         """Return how the case ended, and its results; none unless it completed.  `mismatches` has the other ones."""
         self.seconds = {}
         self.notes = []
+        self.unasked = ()
         self.mismatches = ()
         self.is_undefined, self.nans = False, ()
         return self._ended(op, lambda: self._results(op, case), ())

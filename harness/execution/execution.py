@@ -45,6 +45,7 @@ from harness.execution.inputs import (
 from harness.execution.monte_carlo import Jitter
 from harness.execution.nan_taint import holds_infinity, infinity_as_nan
 from harness.execution.oversized_tensors import SparseMemory, UnknownValues
+from harness.execution.picked_configs import picking
 from harness.execution.result_forms import OutputsDiffer, Tensors, differences, form_of, forms, in_type, named
 from harness.execution.rounding_samples import BARE, IN_DOUBT, UNROUNDED, USUALLY, Sampling
 from harness.execution.suite_arguments import arguments_for, results_asked_for
@@ -169,6 +170,13 @@ class Execution(CaseExecution):
         self, op: Op, case: Case, *, is_again: bool = False, around: LibraryContext | None = None
     ) -> "_Computed":
         """Make the inputs, and call the library forward and backward, in the context `around`."""
+        with picking(op, case) as called:
+            computed = self._compute_picked(op, case, is_again=is_again, around=around)
+        if not is_again:
+            self.unasked = tuple(picked.function for picked in case.picked if picked.function not in called)
+        return computed
+
+    def _compute_picked(self, op: Op, case: Case, *, is_again: bool, around: LibraryContext | None) -> "_Computed":
         self._observer.on_begin(case, is_again=is_again)
         self._check_memory(op, case)
         sparse_memory = partial(SparseMemory, UnknownValues())

@@ -110,6 +110,7 @@ def _tested(op: Op, device: DeviceProfile, statistics: CampaignStatistics, *, ju
         undefined=counts.undefined,
         second_runs=dict(sorted(counts.second_runs.items())),
         eager=dict(sorted(counts.eager.items())),
+        picked=dict(sorted(counts.picked.items())),
         builds=len(counts.builds),
         compiled_builds=len(counts.builds & statistics.known_builds),
     )

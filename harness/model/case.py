@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.model.device import DeviceProfile
+from harness.model.host_configs import PickedConfig
 
 Scalar = int | float | bool | str | None
 """A JSON value that is neither a list nor an object."""
@@ -258,6 +259,8 @@ class Case:
     context: CallContext = CallContext.MAIN
     environment: Environment = ()
     """Environment variables by name, sorted.  The process sets them before it imports the library under test."""
+    picked: tuple[PickedConfig, ...] = ()
+    """What functions of the library's host code return in the place of the config that they would pick."""
     is_exact: bool = False
     """The case is computed in exact arithmetic too, even if its results are right: rounding may hide a wrong value."""
 
@@ -272,7 +275,7 @@ class Case:
             for each in fields(self)
             if each.name not in ADDED or getattr(self, each.name) != each.default
         } | {"device": _plain(self.device)}
-        return hashlib.sha256(json.dumps(plain, sort_keys=True).encode()).hexdigest()[:8]
+        return hashlib.sha256(json.dumps(plain, sort_keys=True, default=asdict).encode()).hexdigest()[:8]
 
     @property
     def process(self) -> ProcessKind:
@@ -298,6 +301,7 @@ class Case:
         if self.values is not ValueDistribution.NORMAL:
             parts.append(f"values:{self.values}")
         parts += [f"{kernel}[{index}]" for kernel, index in self.configs.items() if index]
+        parts += [f"{picked.function_name}={picked.config}" for picked in self.picked]
         if self.lane_fill is not LaneFill.ZERO:
             parts.append(f"undefined-lanes:{self.lane_fill}")
         if self.order is not ProgramOrder.FORWARD:
@@ -316,7 +320,7 @@ class Case:
 
 HARNESS_FOLDER = Path(".harness")
 """Where the harness keeps findings, caches and all else, in the project's folder."""
-ADDED = ("grad_mode", "frozen", "environment", "is_exact", "context")
+ADDED = ("grad_mode", "frozen", "environment", "is_exact", "context", "picked")
 """Fields that digests and JSON leave out at their default: older cases, and the ids of findings, do not have them."""
 
 

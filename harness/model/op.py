@@ -4,6 +4,7 @@
 sizes.
 """
 
+from bisect import bisect_right
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import product
@@ -11,6 +12,7 @@ from math import prod
 from typing import Any, TypedDict
 
 from harness.model.case import USUAL_DTYPES, Case, DType, Environment, GradMode, Scalar, Scale
+from harness.model.host_configs import HostConfigs
 from harness.model.input_spec import Contiguity, Input, Tensor
 
 GRADIENTS = "gradients"
@@ -70,6 +72,7 @@ class OpSettings(TypedDict, total=False):
 
     options: Mapping[str, Sequence[Scalar]]
     environment: Mapping[str, Sequence[str]]
+    host_configs: Mapping[str, HostConfigs]
     dtypes: tuple[DType, ...]
     requires: tuple[Requirement, ...]
     stubs: Mapping[str, str]
@@ -110,6 +113,8 @@ class Op:
 
     The library may read them at import: `{"FLA_USE_TMA": ("1",)}`.
     """
+    host_configs: Mapping[str, HostConfigs] = field(default_factory=dict[str, HostConfigs])
+    """Configs among which host code of the library picks, by the function that picks: `"package.module:function"`."""
     dtypes: tuple[DType, ...] = USUAL_DTYPES
     requires: tuple[Requirement, ...] = ()
     """Distributions that must be installed, for example `("fla-core", "flash-linear-attention")`.
@@ -218,6 +223,14 @@ class Op:
     def largest_input(self, dims: Mapping[str, int]) -> int:
         """Return the number of elements of the largest input at these dims."""
         return max((prod(declared.extents(dims)) for declared in self.inputs.values()), default=0)
+
+    def largest_size(self, name: str, drawn: Mapping[str, int], limit: int) -> int:
+        """Return the largest size with which no input exceeds `limit` elements; dims not drawn are at their least."""
+        dim = self.dims[name]
+        least = {other: drawn.get(other, declared.low) for other, declared in self.dims.items()}
+        sizes = range(dim.low, dim.high + 1)
+        largest = bisect_right(sizes, limit, key=lambda size: self.largest_input({**least, name: size}))
+        return sizes[max(largest - 1, 0)]
 
     def allows(self, case: Case) -> bool:
         """Return True if the case's dims are in range, and legal together with its other settings."""

@@ -587,6 +587,8 @@ class Run:
     """Those that could be compared."""
     notes: tuple[str, ...] = ()
     """What the op told Hypothesis's `note`."""
+    unasked: tuple[str, ...] = ()
+    """Functions of `Case.picked` that the library did not call: the case says nothing about their configs."""
     eager: Mapping[str, int] = field(default_factory=dict[str, int])
     """What torch's own operators computed of a compiled program, with the number of calls: `aten.mm`, a graph break."""
     mismatches: tuple[FormMismatch, ...] = ()

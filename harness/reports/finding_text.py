@@ -244,6 +244,7 @@ def describe(case: Case) -> str:
     if case.values is not ValueDistribution.NORMAL:
         parts.append(f"values {case.values}")
     parts += [f"{kernel} config {index}" for kernel, index in case.configs.items() if index]
+    parts += map(str, case.picked)
     if case.lane_fill is not LaneFill.ZERO:
         parts.append(f"undefined lanes {case.lane_fill}")
     if case.order is not ProgramOrder.FORWARD:

@@ -34,6 +34,7 @@ def summary(report: CampaignReport) -> Iterator[str]:
     yield from checks(report.verdicts, report.op_checks)
     yield from build_lines(report)
     yield from eager_lines(report.op_checks)
+    yield from picked_lines(report.op_checks)
     yield from (f"not tried: {kind}: {named(map(name_of, ops))}" for kind, ops in report.untried.items())
     yield from (f"no {kind}: {named(map(name_of, ops))}" for kind, ops in impossible(report.op_checks).items())
     yield from unchecked_lines(report.unchecked)
@@ -173,6 +174,17 @@ def eager_lines(rows: Iterable[OpChecks]) -> Iterator[str]:
     yield from (f"not compiled: {part}: {named(ops)}" for part, ops in ranked[:REASONS])
     if len(ranked) > REASONS:
         yield f"not compiled: {named(part for part, _ in ranked[REASONS:])}"
+
+
+def picked_lines(rows: Iterable[OpChecks]) -> Iterator[str]:
+    """Yield how many of the configs that host code may pick were checked, by op and device."""
+    parts = [
+        f"{row.name} {sum(map(bool, row.picked.values()))} of {len(row.picked)} on {row.device}"
+        for row in rows
+        if row.picked
+    ]
+    if parts:
+        yield f"configs of host code: {named(parts)}"
 
 
 def _rare_checks(ops: Sequence[OpChecks]) -> Iterator[str]:

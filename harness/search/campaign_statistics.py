@@ -1,16 +1,20 @@
 """Campaign statistics: counts of cases and verdicts, and one sighting for each signature."""
 
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass, field
+from itertools import product
 from typing import NamedTuple
 
 from harness.model.avoided import AvoidedDraws, SetAsideOp
 from harness.model.case import Case
+from harness.model.device import DeviceProfile
 from harness.model.finding import FirstSeen
 from harness.model.op import Op
 from harness.model.verdict import Abstain, Fail, Outcome, Pass, Severity, Signature, Verdict
 from harness.oracles import registry
 from harness.search.judge import Examination
+from harness.search.listed_configs import labels
 from harness.search.op_statistics import OpStatistics
 from harness.search.sort_key import SortKey
 from harness.search.strategies import Batch
@@ -139,6 +143,12 @@ class CampaignStatistics:
     def checked(self) -> int:
         """Cases with another outcome than ABSTAIN."""
         return self.passed + self.failed
+
+    def list_configs(self, ops: Iterable[Op], devices: Iterable[DeviceProfile]) -> None:
+        """Note the configs that host code of the ops may pick, of which no case has checked one yet."""
+        for op, device in product(ops, devices):
+            if listed := labels(op, device):
+                self.ops.setdefault((op.id, device.slug), OpStatistics()).picked.update(dict.fromkeys(listed, 0))
 
     def count(self, examined: Examination) -> None:
         """Count one case with its verdicts."""

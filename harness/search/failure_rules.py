@@ -126,6 +126,8 @@ def place_of(op: Op, case: Case) -> Place:
     wanted = op.wanted_gradients(case)
     plain |= {f"gradient of {name}": "wanted" if name in wanted else "not wanted" for name in op.differentiable(case)}
     plain |= {f"config of {kernel}": str(index) for kernel, index in case.configs.items()}
+    plain |= dict.fromkeys((f"config of {function}" for function in op.host_configs), "its own")
+    plain |= {f"config of {picked.function}": picked.config for picked in case.picked}
     plain |= dict.fromkeys(op.environment, "unset") | dict(case.environment)
     choices = {each.name: getattr(case, each.name) for each in fields(case)}
     plain |= {name: _word(choice) for name, choice in choices.items() if isinstance(choice, StrEnum)}

@@ -17,12 +17,16 @@ class LaunchFeedback:
     needs_scratch: bool = False
     """True if a kernel needs scratch memory."""
 
+    picked: frozenset[tuple[str, str]] = frozenset()
+    """Configs that host code picked in cases, by the slug of the device and the label of the config."""
+
     @classmethod
     def of(cls, run: Run) -> "LaunchFeedback":
         return cls(
             tile_sizes=frozenset(size for launch in run.launches for size in launch.tile_sizes),
             configs={launch.kernel: launch.config_count for launch in run.launches if launch.config_count > 1},
             needs_scratch=any(launch.scratch_bytes for launch in run.launches),
+            picked=frozenset((run.case.device.slug, picked.label) for picked in run.case.picked),
         )
 
     def __or__(self, other: "LaunchFeedback") -> "LaunchFeedback":
@@ -32,4 +36,5 @@ class LaunchFeedback:
             tile_sizes=self.tile_sizes | other.tile_sizes,
             configs={kernel: max(self.configs.get(kernel, 0), other.configs.get(kernel, 0)) for kernel in kernels},
             needs_scratch=self.needs_scratch or other.needs_scratch,
+            picked=self.picked | other.picked,
         )

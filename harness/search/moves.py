@@ -36,6 +36,7 @@ def leaps(op: Op, case: Case) -> Iterator[Case]:
         layouts={},
         values=ValueDistribution.NORMAL,
         configs={},
+        picked=(),
         lane_fill=LaneFill.ZERO,
         order=ProgramOrder.FORWARD,
         seed=0,
@@ -102,6 +103,15 @@ def configs(op: Op, case: Case) -> Iterator[Case]:
         for smaller in range(index):
             rest = {name: other for name, other in case.configs.items() if name != kernel}
             yield replace(case, configs={**rest, kernel: smaller} if smaller else rest)
+
+
+def picked(op: Op, case: Case) -> Iterator[Case]:
+    """The library's own pick for all functions, then for one more."""
+    del op
+    rests = (tuple(other for other in case.picked if other != left_out) for left_out in case.picked)
+    for fewer in dict.fromkeys(((), *rests)):
+        if fewer != case.picked:
+            yield replace(case, picked=fewer)
 
 
 def dtype(op: Op, case: Case) -> Iterator[Case]:
@@ -190,6 +200,7 @@ def axes(home_sm_count: int) -> tuple[Axis, ...]:
         options,
         gradients,
         configs,
+        picked,
         dtype,
         absent,
         layouts,

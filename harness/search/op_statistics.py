@@ -6,8 +6,9 @@ from dataclasses import dataclass, field
 
 from harness.execution.paired_run_policy import order_matters
 from harness.model.case import Scale
+from harness.model.host_configs import PickedConfig
 from harness.model.paired_run import SecondRun
-from harness.model.run import Completed
+from harness.model.run import Completed, Run
 from harness.model.verdict import GENERATED, Outcome
 from harness.oracles import registry
 from harness.oracles.traits import Need, Traits
@@ -36,6 +37,9 @@ class OpStatistics:
     builds: set[str] = field(default_factory=set[str])
     """The builds that were launched, if their resources are to be checked and the engine leaves TTIR to compile."""
 
+    picked: Counter[str] = field(default_factory=Counter[str])
+    """Checked cases by the config that host code picked in them; listed configs that none has checked count 0."""
+
     def count(self, examined: Examination) -> None:
         possible = tuple(_possible_second_runs(examined))
         builds = builds_of(examined) if any(Need.RESOURCES in traits.needs for traits in _asked(examined)) else ()
@@ -44,6 +48,7 @@ class OpStatistics:
         if examined.outcome is not Outcome.ABSTAIN:
             self.second_runs.update(examined.second_runs)
             self.eager.update(dict.fromkeys(examined.run.eager, 1))
+            self.picked.update(picked.label for picked in examined.run.case.picked if is_checked(picked, examined.run))
         self.builds.update(builds)
         self.compared += bool(examined.run.results)
         self.undefined += registry.is_missing_definition(examined.run, examined.verdicts)
@@ -58,6 +63,11 @@ class OpStatistics:
             self.oversized += cases
         elif examined.run.case.scale is Scale.LONG:
             self.long += cases
+
+
+def is_checked(picked: PickedConfig, run: Run) -> bool:
+    """Return True if the run shows something about a config: its case ended, and the library asked for the config."""
+    return isinstance(run.ending, Completed) and picked.function not in run.unasked
 
 
 def builds_of(examined: Examination) -> frozenset[str]:

@@ -35,6 +35,7 @@ from harness.search.deadline import Deadline
 from harness.search.hardware_runs import HardwareBlaming
 from harness.search.judge import Judge
 from harness.search.leasing import leased
+from harness.search.listed_configs import with_listed_configs
 from harness.search.missing_libraries import refuse_missing_distributions, refuse_missing_modules
 from harness.search.options import Options
 from harness.search.triage import Triage, unconfirmed
@@ -136,7 +137,11 @@ class Session:
             submit_compiled=self._ahead.submit_compiled if self._ahead else None,
             stop_running=self._stop_running,
         )
-        return Campaign(self._within_time(plan), workers, self.judge, observer)
+        folders = (*self.library_paths, *self.options.import_paths)
+        ops = tuple(with_listed_configs(op, plan.devices, folders) for op in plan.ops)
+        campaign = Campaign(replace(self._within_time(plan), ops=ops), workers, self.judge, observer)
+        campaign.statistics.list_configs(ops, plan.devices)
+        return campaign
 
     @property
     def deadline(self) -> Deadline | None:

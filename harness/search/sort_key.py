@@ -6,7 +6,7 @@ The simpler of two cases is the one that is easier to read and to debug.  In thi
   oversized, and has fewer elements
 - has smaller dims, compared in the order in which they are drawn, and simpler options
 - asks for the gradients of all inputs
-- uses the first autotune configs, and fp32
+- uses the first autotune configs, the configs that host code picks by itself, and fp32
 - lacks optional inputs: a reproducer then holds only the inputs that the bug needs
 - has contiguous tensors, normal values, programs in their usual order, and seed 0
 """
@@ -132,6 +132,7 @@ def sort_key(op: Op, case: Case, home_sm_count: int) -> SortKey:
         GRAD_MODES.index(case.grad_mode),
         len(case.frozen),
         sum(case.configs.values()),
+        len(case.picked),
         DTYPES.index(case.dtype),
         -len(case.absent),
         sum(LAYOUTS.index(layout) for layout in case.layouts.values()),

@@ -5,7 +5,6 @@ configs, dtype, layouts, values, wanted gradients, seed, scale.  Each draw shrin
 `harness.search.sort_key` calls simplest.  A change to the order or the number of draws changes the cases of every seed.
 """
 
-from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -25,6 +24,7 @@ from harness.model.case import CallContext, Case, DType, Environment, GradMode, 
 from harness.model.device import DeviceProfile
 from harness.model.input_spec import Tensor
 from harness.model.op import Op
+from harness.search.drawn_configs import with_picked_configs
 from harness.search.drawn_contexts import early_contexts, in_drawn_context
 from harness.search.hypothesis_seam import seed_alone
 from harness.search.launch_feedback import LaunchFeedback
@@ -232,7 +232,7 @@ def cases(draw: st.DrawFn, op: Op, device: DeviceProfile, feedback: LaunchFeedba
     )
     match draw(scales(op)):
         case Scale.USUAL:
-            return usual
+            return draw(with_picked_configs(op, usual, feedback)) if op.host_configs else usual
         case Scale.LONG:
             return draw(long_cases(op, usual))
         case Scale.OVERSIZED:
@@ -318,24 +318,12 @@ def _dims(draw: st.DrawFn, op: Op, sm_count: int, feedback: LaunchFeedback, limi
         if dim.choices:
             drawn[name] = draw(st.sampled_from(dim.choices))
             continue
-        high = largest_size(op, name, drawn, limit)
+        high = op.largest_size(name, drawn, limit)
         context = SizeContext(sm_count=sm_count, feedback=feedback, drawn=drawn)
         choices: tuple[Sequence[int], ...] = (*families(dim, high, context), range(dim.low, high + 1))
         sizes = choices[draw(st.integers(0, len(choices) - 1))]  # two integers: `one_of` would cost a millisecond
         drawn[name] = sizes[draw(st.integers(0, len(sizes) - 1))]
     return drawn
-
-
-def largest_size(op: Op, name: str, drawn: Mapping[str, int], limit: int) -> int:
-    """Return the largest size for which no input exceeds `limit` elements, with dims not drawn yet at their least."""
-    dim = op.dims[name]
-    least = {other: drawn.get(other, declared.low) for other, declared in op.dims.items()}
-
-    def largest(size: int) -> int:
-        return op.largest_input({**least, name: size})
-
-    sizes = range(dim.low, dim.high + 1)
-    return sizes[max(bisect_right(sizes, limit, key=largest) - 1, 0)]
 
 
 def _dtypes(op: Op) -> tuple[DType, ...]:

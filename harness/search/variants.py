@@ -17,7 +17,7 @@ from random import Random
 from harness.model.case import Case, Scale
 from harness.model.op import Op
 from harness.search.sort_key import values_of
-from harness.search.strategies import RARE_ELEMENTS, largest_size
+from harness.search.strategies import RARE_ELEMENTS
 
 DIVISOR = 16
 SEEDS = 2**16
@@ -51,7 +51,7 @@ def value_variants(op: Op, case: Case, count: int) -> Iterator[Case]:
 def _similar_size(op: Op, name: str, dims: dict[str, int], random: Random) -> int:
     """Return another size with the same specialisation that rounds up to the same power of two."""
     size = dims[name]
-    high = min(1 << (size - 1).bit_length(), largest_size(op, name, dims, RARE_ELEMENTS))
+    high = min(1 << (size - 1).bit_length(), op.largest_size(name, dims, RARE_ELEMENTS))
     low = max(op.dims[name].low, high // 2 + 1)
     sizes = _sizes_with(low, high, _specialisation(size))
     return random.choice(sizes) if sizes else size

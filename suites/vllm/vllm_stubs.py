@@ -91,10 +91,15 @@ def num_compute_units(device_id=0):
     return PLATFORM.num_compute_units(device_id or 0)
 
 
+def get_device_name_as_file_name():
+    return PLATFORM.get_device_name().replace(" ", "_")
+
+
 FP8 = torch.finfo(torch.float8_e4m3fn)
 PLATFORM = Platform()
 
 MODULES = {
+    "vllm.envs": {"VLLM_BATCH_INVARIANT": False, "VLLM_TRITON_USE_TD": None, "VLLM_TUNED_CONFIG_FOLDER": None},
     "vllm.triton_utils": {
         "HAS_TRITON": True,
         "LOG2E": 1 / math.log(2),
@@ -110,7 +115,11 @@ MODULES = {
         "round_up": round_up,
     },
     "vllm.platforms": {"current_platform": PLATFORM},
-    "vllm.utils.platform_utils": {"num_compute_units": num_compute_units},
+    "vllm.utils.platform_utils": {
+        "get_device_name_as_file_name": get_device_name_as_file_name,
+        "num_compute_units": num_compute_units,
+    },
+    "vllm.model_executor.layers.fused_moe": {"get_config": lambda: None},
     "vllm.utils.torch_utils": {"is_torch_equal_or_newer": lambda _: True},
     "vllm.model_executor.layers.quantization.utils.mxfp4_utils": {},
     "vllm.model_executor.layers.quantization.utils.quant_utils": {

@@ -135,6 +135,7 @@ class CudaEngine:
             is_undefined=self._execution.is_undefined,
             nans=self._execution.nans,
             notes=tuple(self._execution.notes),
+            unasked=self._execution.unasked,
             memory=(*case_launches.memory, *case_launches.scratch),
             repeated=repeated,
             instrumented=self._sanitizer_report(case_launches),

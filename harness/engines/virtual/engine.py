@@ -173,6 +173,7 @@ class VirtualEngine:
                 is_undefined=self._execution.is_undefined,
                 nans=() if launches.halted else self._execution.nans,
                 notes=tuple(self._execution.notes),
+                unasked=self._execution.unasked,
                 eager=dict(EMULATION.eager),
                 partly_stored=launches.partly_stored() if holds_nan else (),
                 memory=tuple(launches.memory),

@@ -1,6 +1,6 @@
 """The op's call as code: inputs, forward, cotangents, backward.  Only child processes import this."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Self
 
@@ -17,6 +17,7 @@ from harness.execution.inputs import (
     make_inputs,
     seed_of,
 )
+from harness.execution.picked_configs import holders
 from harness.execution.suite_arguments import arguments_for, results_asked_for
 from harness.findings.repro.code_layout import needed_imports
 from harness.findings.repro.pieces import CallRecord, Preamble
@@ -84,6 +85,7 @@ def call_record(op: Op, case: Case, seen: OpResults, *, defined: bool) -> CallRe
     writing = Writing(exact=True, after=widened if defined else None)
     names = _Names({*op.inputs, *TAKEN, name})
     statements = [f"dtype = torch.float64 if exact else {case_type}"] if defined else []
+    statements += _picking(op, case, definitions)
     run = _Run(op=op, case=case, seen=seen, name=name, reference=reference, writing=writing, names=names)
     before = list(statements)
     statements += run.statements()
@@ -98,6 +100,21 @@ def call_record(op: Op, case: Case, seen: OpResults, *, defined: bool) -> CallRe
         statements=tuple(statements),
         forward=(*before, *run.forward) if run.forward else (),
     )
+
+
+def _picking(op: Op, case: Case, definitions: Definitions) -> Iterator[str]:
+    """Yield statements that have host code pick what it picks in the case."""
+    for picked in case.picked:
+        declared = op.host_configs[picked.function]
+        if declared.answer is None:
+            returned = repr(declared.returned(picked))
+        else:
+            answer = definitions.add(declared.answer)
+            returned = f"{answer}({picked.value!r}, *args, **kwargs)"
+        for module in holders(picked.function):
+            package, _, name = module.__name__.rpartition(".")
+            yield f"from {package} import {name}" if package else f"import {name}"
+            yield f"{name}.{picked.function_name} = lambda *args, **kwargs: {returned}"
 
 
 class _Names:

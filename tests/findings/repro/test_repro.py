@@ -18,6 +18,7 @@ from harness.findings.recorded_cases import Recorded
 from harness.findings.repro import build
 from harness.findings.repro.build import Form, Reproducers, make
 from harness.model.case import CallContext, Case, DType
+from harness.model.host_configs import PickedConfig
 from harness.model.verdict import Severity, Signature
 from harness.wire import to_json
 
@@ -345,3 +346,20 @@ def test_a_failure_of_a_fresh_thread_is_reproduced_in_one(workplace: Path, tmp_p
     mended = run(text.replace('context="fresh thread"', 'context="copied context"'), tmp_path, library)
     assert (broken.status, mended.status) == (1, 0), broken.output + mended.output
     assert "the allocator that is set in the main thread is missing in a fresh thread" in broken.output
+
+
+PICKED_SUITE = ROOT / "tests" / "search" / "picked_suite.py"
+TUNED_LIBRARY = ROOT / "tests" / "search" / "tuned_library"
+
+
+@pytest.mark.nightly
+def test_a_reproducer_has_host_code_pick_the_config_of_the_case(workplace: Path, tmp_path: Path) -> None:
+    del workplace
+    picked = PickedConfig(function="tuned_rows.choice:get_configs", config='{"BLOCK": 32, "STEPS": 2}', key=64)
+    op = f"{PICKED_SUITE}:doubled"
+    case = Case(op=op, dims={"T": 1, "N": 3}, dtype=DType.FP32, device=H200, picked=(picked,))
+    signature = Signature(oracle="float64-values", severity=Severity.ERROR, op=op, kernel="double_rows", place="y")
+    recorded = Recorded(case=case, signature=signature, libraries=(str(TUNED_LIBRARY),))
+    text = text_of(make(recorded, (), (Form.ENTRY,), lambda _: None), Form.ENTRY)
+    assert "launch.get_configs = lambda *args, **kwargs: {64: {'BLOCK': 32, 'STEPS': 2}}" in text
+    assert run(text, tmp_path, TUNED_LIBRARY).status == 1
