@@ -214,6 +214,38 @@ def selective_state_update_reference(state, x, dt, a, b, c, d, z, dt_bias, dt_so
     return gated(out if d is None else out + d * x, z), state
 
 
+@op(
+    **LIBRARY,
+    dims={
+        "B": Dim(low=1, high=3),
+        "T": Dim(low=1, high=400, varies=True, grows=True, largest=1 << 18),
+        "H": Dim(low=1, high=64),
+        "W": Dim(low=0, high=20_000, grows=True),
+    },
+    inputs={
+        "projected": tensor("B", "T", "W+H", grad=False, contiguous=True, draw=Draw.POSITIVE),
+        "a": tensor("H", grad=False, dtype=DType.FP32, draw=Draw.POSITIVE),
+        "dt_bias": tensor("H", grad=False, optional=True, dtype=DType.FP32),
+    },
+    options={"chunk_size": CHUNKS, "dt_softplus": (False, True)},
+    where=bias_is_legal,
+)
+def decay_of_chunks(projected, a, dt_bias, chunk_size, dt_softplus, W):
+    """The steps are the last columns of a wide projection, as in the layer."""
+    from mamba_ssm.ops.triton.ssd_chunk_state import _chunk_cumsum_fwd
+
+    return _chunk_cumsum_fwd(projected[..., W:], -a, chunk_size, dt_bias, dt_softplus)
+
+
+@decay_of_chunks.reference
+def decay_of_chunks_reference(projected, a, dt_bias, chunk_size, dt_softplus, W):
+    import torch
+
+    dt = steps(projected[..., W:], dt_bias, dt_softplus).transpose(1, 2)
+    dt = torch.nn.functional.pad(dt, (0, -dt.shape[-1] % chunk_size)).unflatten(-1, (-1, chunk_size))
+    return (-a[:, None, None] * dt).cumsum(-1), dt
+
+
 def steps(dt, bias, softplus):
     import torch
 

@@ -115,6 +115,7 @@ MODULES = {
         "round_up": round_up,
     },
     "vllm.platforms": {"current_platform": PLATFORM},
+    "vllm.platforms.rocm": {"use_rocm_custom_paged_attention": lambda *_: False},
     "vllm.utils.platform_utils": {
         "get_device_name_as_file_name": get_device_name_as_file_name,
         "num_compute_units": num_compute_units,
