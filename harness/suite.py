@@ -268,8 +268,8 @@ def config_tables(
         nearest: the dim, or arithmetic over dims, that the library compares with the numbers under which a file lists
             its configs; it picks the nearest.  Without it a file is one config, or a list of configs.
         devices: slugs of similar devices by the names that files give to GPUs: `{"NVIDIA_H20": "h200"}`.
-        answer: returns what the function returns, from a config and the arguments of the call.  By default the function
-            returns a dict with the config under its number, or the config if `nearest` is left out.
+        answer: a function that returns what the library's returns, from a config and the arguments of the call.  By
+            default that is a dict with the config under its number, or the config if `nearest` is left out.
     """
     return HostConfigs(tables=names, nearest=nearest, devices=devices or {}, answer=answer)
 
@@ -282,7 +282,8 @@ def listed_configs(
     Args:
         configs: JSON values, such as dicts of tile sizes.
         by_device: more configs by the slug of a device.
-        answer: returns what the function returns, from a config and the arguments of the call; by default the config.
+        answer: a function that returns what the library's returns, from a config and the arguments of the call; by
+            default that is the config.
     """
     return HostConfigs(configs=configs, by_device=by_device or {}, answer=answer)
 
@@ -542,6 +543,8 @@ def _mistakes_of_host_configs(arguments: Mapping[str, Any]) -> Iterator[str]:
         for name in (field for table in declared.tables for field in re.findall(r"\{(\w+)\}", table)):
             if name not in names:
                 yield f"has tables of {function} with an {unknown('dim or option', name, names)}"
+        if getattr(declared.answer, "__name__", "") == "<lambda>":
+            yield f"has a lambda as answer of {function}: write a function with a name, which reproducers contain"
         if declared.nearest:
             for wrong in _mistakes_of_extent(declared.nearest, arguments["dims"]):
                 yield f"has nearest={declared.nearest!r} of {function} {wrong}"

@@ -20,6 +20,14 @@ def core_version():
     return Version(torch.__version__).release
 
 
+class Platform:
+    """The emulated GPU, as launchers ask for it."""
+
+    @property
+    def is_sm90(self):
+        return torch.cuda.get_device_capability() == (9, 0)
+
+
 UTILITIES = {
     "is_cuda": lambda: True,
     "is_hip": lambda: False,
@@ -27,6 +35,7 @@ UTILITIES = {
     "is_cpu": lambda: False,
     "is_xpu": lambda: False,
     "is_gfx95_supported": lambda: False,
+    "is_gfx1250_supported": lambda: False,
     "cpu_has_amx_support": lambda: False,
     "get_bool_env_var": lambda name, default="false": os.environ.get(name, default).lower() in {"true", "1"},
     "get_device_core_count": core_count,
@@ -36,6 +45,7 @@ UTILITIES = {
 }
 
 MODULES = {
+    "sglang.srt.runtime_context": {"get_platform": Platform},
     "sgl_kernel": {},
     "sglang.srt.utils": UTILITIES,
     "sglang.srt.utils.common": UTILITIES,

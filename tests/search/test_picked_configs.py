@@ -27,7 +27,7 @@ from harness.search.options import Options
 from harness.search.session import Session
 from harness.search.sort_key import sort_key
 from harness.search.strategies import Batch
-from harness.suite import config_tables, load_suite, op, tensor, width
+from harness.suite import config_tables, listed_configs, load_suite, op, tensor, width
 from harness.wire import from_json, to_json
 from tests.planted.test_planted import Unwatched
 
@@ -112,6 +112,7 @@ def test_a_failure_rule_may_name_a_picked_config() -> None:
     [
         ({"choice": TABLES}, "the function 'choice' in host_configs: write its module and name"),
         ({"lib:pick": {"BLOCK": 16}}, "write config_tables(…) or listed_configs(…)"),
+        ({"lib:pick": listed_configs(1, answer=lambda x: x)}, "a lambda as answer of lib:pick: write a function"),
         ({"lib:pick": config_tables("M={M}.json")}, "tables of lib:pick with an unknown dim or option 'M'"),
         ({"lib:pick": config_tables("N={N}.json", nearest="B*N")}, "nearest='B*N' of lib:pick with an unknown dim 'B'"),
     ],
