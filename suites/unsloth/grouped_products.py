@@ -10,7 +10,10 @@ DIMS = {
     "N": Dim(low=1, high=6),
     "D": Dim(low=1, high=6),
 }
-WEIGHTS = {"weights": tensor("E", "32*N", "32*D", contiguous=True), "counts": sizes("E", "T*C", dtype="int32")}
+WEIGHTS = {
+    "weights": tensor("E", "32*N", "32*D", contiguous=True),
+    "counts": sizes("E", "T*C", dtype="int32", contiguous=True),
+}
 PLACES = {"places": integers("T*C", high="T*C", distinct=True, dtype="int32", contiguous=True)}
 
 
