@@ -23,18 +23,20 @@ def cross_entropy_reference(logits, target, label_smoothing, reduces):
 
 @op(
     requires=("transformer-engine",),
-    dims={"B": Dim(low=1, high=4), "T": tokens(64, grows=False), "V": width(9_000), "P": Dim(low=1, high=127)},
-    inputs={"padded": tensor("B", "T", "V+P", contiguous=True), "target": integers("B", "T", high="V", ignore=IGNORED)},
+    dims={"B": Dim(low=1, high=4), "T": tokens(64, grows=False), "V": width(9_000)},
+    inputs={"logits": tensor("T", "B", "V", contiguous=True), "target": integers("B", "T", high="V", ignore=IGNORED)},
     options={"label_smoothing": (0.0, 0.1), "reduces": (False, True)},
 )
-def cross_entropy_of_first_classes(padded, target, label_smoothing, reduces, V):
-    """The matrix of logits is padded to a multiple of a tile, and the classes that do not exist are cut off."""
-    return beside(__file__, "calling.py").cross_entropy(padded[..., :V], target, label_smoothing, reduces, IGNORED)
+def cross_entropy_of_transposed_logits(logits, target, label_smoothing, reduces):
+    """Megatron keeps the tokens of all sequences first."""
+    return beside(__file__, "calling.py").cross_entropy(
+        logits.transpose(0, 1), target, label_smoothing, reduces, IGNORED
+    )
 
 
-@cross_entropy_of_first_classes.reference
-def cross_entropy_of_first_classes_reference(padded, target, label_smoothing, reduces, V):
-    return definition(padded[..., :V], target, label_smoothing, reduces)
+@cross_entropy_of_transposed_logits.reference
+def cross_entropy_of_transposed_logits_reference(logits, target, label_smoothing, reduces):
+    return definition(logits.transpose(0, 1), target, label_smoothing, reduces)
 
 
 def definition(logits, target, label_smoothing, reduces):
