@@ -141,6 +141,7 @@ class Relation(StrEnum):
     AT_LEAST = ">="
     AT_MOST = "<="
     EQUAL = "="
+    DIFFERENT = "!="
     MULTIPLE = "is a multiple of"
     NO_MULTIPLE = "is no multiple of"
     POWER = "is a power of two"
@@ -153,6 +154,7 @@ HOLDS: Mapping[Relation, Callable[[int, int], bool]] = {
     Relation.AT_LEAST: lambda left, right: left >= right,
     Relation.AT_MOST: lambda left, right: left <= right,
     Relation.EQUAL: lambda left, right: left == right,
+    Relation.DIFFERENT: lambda left, right: left != right,
     Relation.MULTIPLE: lambda left, right: right != 0 and left % right == 0,
     Relation.NO_MULTIPLE: lambda left, right: right == 0 or left % right != 0,
     Relation.POWER: lambda left, _: left > 0 and left & (left - 1) == 0,

@@ -2,7 +2,8 @@
 
 A rule is one condition on the axes of a case, such as `G > 1` or `dtype = bf16`, or two on different axes if one is not
 enough.  Every known case that meets it fails.  The learner covers the failing cases with such rules, one after another:
-simple conditions come before others, and among equals the one with the most failing cases.
+simple conditions come before others, and among equals the one with the most failing cases.  A divisor or a comparison
+of two sizes that covers several single sizes comes before them.
 
 A rule needs enough cases.  Random failures may meet a condition by chance, with no passing case among them.
 `_by_chance` returns the probability of that.  A rule is kept only if the probability is tiny.
@@ -14,7 +15,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from enum import StrEnum
-from itertools import permutations, product
+from itertools import combinations, permutations, product
 from math import comb
 from typing import NamedTuple
 
@@ -30,8 +31,10 @@ CHANCE = 1e-5
 CHANCE_OF_TWO = 1e-7
 """The same for two conditions together: there are a hundred times as many."""
 MAX_RULES = 8
-MODULI = (2, 4, 8, 16, 32, 64, 128)
-"""Divisors that matter to kernels: tiles, and 16, on which Triton specialises integer arguments."""
+MODULI = (16, 2, 4, 8, 32, 64, 128)
+"""Divisors that matter to kernels, the likeliest first: Triton specialises integers on 16, the rest are tiles."""
+COMPARISONS = (Relation.ABOVE, Relation.AT_LEAST)
+SYMMETRIC_COMPARISONS = (Relation.EQUAL, Relation.DIFFERENT)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -150,6 +153,9 @@ def failure_rules(cases: Iterable[KnownCase]) -> tuple[FailureRule, ...]:
             best = _best(candidates(left), left, table.passes, chance)
             if best is None:
                 break
+            if best in table.sizes:  # rather one rule than a list of sizes
+                wider = _best(table.derived(left), left, table.passes, chance)
+                best = wider if wider and (wider.met & left).bit_count() > (best.met & left).bit_count() else best
             chosen.append(best)
             left &= ~best.met
     return tuple(FailureRule(conditions=rule.conditions) for rule in _without_special_cases(chosen, table.fails))
@@ -198,33 +204,39 @@ class _Table:
             self._met(SettingCondition(axis=axis, value=value, is_other=True)) for axis, value in settings
         ]
         self._columns = {name: self._column(name) for name in self._places[0].sizes}
-        self._sizes = [
+        self.sizes = [
             _Candidate((_bound(name, Relation.EQUAL, size),), met)
             for name, column in self._columns.items()
             for size, met in column
             if (met & self.fails).bit_count() >= LEAST_CASES
         ]
+        self._divisors = [
+            self._met(_of_sizes(Condition(left=Term(size=name), relation=relation, right=Term(factor=number))))
+            for name in self._columns
+            for number, relation in product(MODULI, (Relation.MULTIPLE, Relation.NO_MULTIPLE))
+        ]
 
     def simple(self, fails: int) -> Iterator[_Candidate]:
-        """Yield one setting, bound or size each."""
+        """Yield one setting, size or bound each."""
         return self._simple(fails, self.passes)
 
     def derived(self, fails: int) -> Iterator[_Candidate]:
         """Yield divisors, powers of two, and comparisons of two sizes."""
         del fails
-        for name in self._columns:
-            left = Term(size=name)
-            for number, relation in product(MODULI, (Relation.MULTIPLE, Relation.NO_MULTIPLE)):
-                yield self._met(_of_sizes(Condition(left=left, relation=relation, right=Term(factor=number))))
-            for relation in (Relation.POWER, Relation.NO_POWER):
-                yield self._met(_of_sizes(Condition(left=left, relation=relation)))
-        for (first, second), relation in product(permutations(self._columns, 2), (Relation.ABOVE, Relation.AT_LEAST)):
-            yield self._met(_of_sizes(Condition(left=Term(size=first), relation=relation, right=Term(size=second))))
+        yield from self._divisors
+        for name, relation in product(self._columns, (Relation.POWER, Relation.NO_POWER)):
+            yield self._met(_of_sizes(Condition(left=Term(size=name), relation=relation)))
+        for pairs, relations in (
+            (permutations(self._columns, 2), COMPARISONS),
+            (combinations(self._columns, 2), SYMMETRIC_COMPARISONS),
+        ):
+            for (first, second), relation in product(pairs, relations):
+                yield self._met(_of_sizes(Condition(left=Term(size=first), relation=relation, right=Term(size=second))))
 
     def pairs(self, fails: int) -> Iterator[_Candidate]:
         """Yield two conditions on different axes; the second excludes the passing cases that meet the first."""
         seen = set[int]()
-        for first in (*self._settings, *self._round_bounds(), *self._other_settings):
+        for first in (*self._settings, *self._round_bounds(), *self._other_settings, *self._divisors):
             passes = first.met & self.passes
             enough = (first.met & fails).bit_count() >= LEAST_CASES
             if not enough or passes in {0, self.passes} or first.met in seen:
@@ -237,7 +249,7 @@ class _Table:
 
     def _simple(self, fails: int, passes: int) -> Iterator[_Candidate]:
         yield from self._settings
-        yield from self._sizes
+        yield from self.sizes
         for name, column in self._columns.items():
             yield from _bounds(name, column, fails, passes)
         yield from self._other_settings

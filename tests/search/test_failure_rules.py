@@ -55,6 +55,12 @@ T, D, G = map(dim, "TDG")
         pytest.param(lambda case: case.values is ValueDistribution.ZEROS, ["values = zeros"], id="values"),
         pytest.param(lambda case: D(case) & (D(case) - 1) != 0, ["D is no power of two"], id="powers of two"),
         pytest.param(lambda case: T(case) >= D(case), ["T >= D"], id="two sizes"),
+        pytest.param(lambda case: T(case) != D(case), ["T != D"], id="two sizes that differ"),
+        pytest.param(lambda case: T(case) == D(case), ["T = D"], id="two equal sizes"),
+        pytest.param(lambda case: D(case) % 16 != 0, ["D is no multiple of 16"], id="a divisor"),
+        pytest.param(
+            lambda case: D(case) % 8 != 0 and G(case) > 1, ["D is no multiple of 8 and G > 1"], id="a divisor and more"
+        ),
         pytest.param(
             lambda case: case.dtype is DType.FP16 and G(case) > 1, ["dtype = fp16 and G > 1"], id="two axes"
         ),
@@ -65,6 +71,12 @@ T, D, G = map(dim, "TDG")
 )  # fmt: skip
 def test_a_rule_states_what_failing_cases_share(fails: Shows, rules: list[str]) -> None:
     assert learnt(fails) == rules
+
+
+def test_a_divisor_comes_before_a_list_of_sizes() -> None:
+    few = tuple(replace(case, dims={**case.dims, "D": (16, 33, 32, 35, 48)[n % 5]}) for n, case in enumerate(DRAWN))
+    assert learnt(lambda case: D(case) in {33, 35}, few) == ["D is no multiple of 16"]
+    assert learnt(lambda case: D(case) == 33, few) == ["D = 33"]
 
 
 def test_the_bound_is_next_to_the_failing_cases() -> None:
