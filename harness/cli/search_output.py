@@ -13,7 +13,7 @@ from harness.documents.campaign import CampaignReport
 from harness.errors import HarnessError, StoreError, store_error
 from harness.model.verdict import Severity
 from harness.reports.finding_text import Sources, render
-from harness.reports.summary import summary
+from harness.reports.summary import shows_too_little, summary
 
 
 def print_report(report: CampaignReport, sources: Sources) -> None:
@@ -75,5 +75,5 @@ def status_of(report: CampaignReport, fail_on: Severity) -> ExitStatus:
         return ExitStatus.ERROR
     if report.interrupted:
         return ExitStatus.INTERRUPTED
-    is_whole = report.checked and not report.unchecked_ops and not report.unchecked_regressions
-    return ExitStatus.CLEAN if is_whole else ExitStatus.NOTHING_CHECKED
+    is_partial = shows_too_little(report) or report.unchecked_ops or report.unchecked_regressions
+    return ExitStatus.NOTHING_CHECKED if is_partial else ExitStatus.CLEAN

@@ -17,8 +17,11 @@ NOT_WATCHED = "no launch was seen: this says nothing about the kernels"
 UNFINISHED = ": the compiler pipeline runs in the background and had not finished the others"
 STEP_WIDTH = len("harness report 01234567 --issue")
 FEW_CASES = 10
-LONG_S = 60
-"""A search of so many seconds that checked fewer cases of an op says so next to `no findings`."""
+LONG_S = 45
+"""A search of so many seconds, as one of `--minutes 1` has, that checked fewer cases of an op says so.
+
+It says so next to `no findings`.  If it checked fewer cases in all, nothing is known.
+"""
 NAMED = 5
 """How many ops a line names; the JSON and HTML reports have all."""
 
@@ -124,6 +127,11 @@ def conclusion(report: CampaignReport) -> str:
         counts = named(f"{row.name} {row.checked}" for row in few)
         return f"no findings, but too few cases to say much: {counts}{of_ops}"
     return f"no findings{of_ops}"
+
+
+def shows_too_little(report: CampaignReport) -> bool:
+    """Return True if a long search has checked so few cases that `no findings` says nothing."""
+    return report.checked < (FEW_CASES if report.seconds >= LONG_S else 1)
 
 
 def next_steps(report: CampaignReport) -> Iterator[str]:

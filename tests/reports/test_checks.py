@@ -4,10 +4,15 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from xml.etree import ElementTree as ET
 
+import pytest
+
+from harness.cli.command import ExitStatus
+from harness.cli.search_output import status_of
 from harness.documents import files
 from harness.documents.campaign import CampaignReport
 from harness.documents.op_checks import OpChecks, unchecked, untried
 from harness.model.paired_run import SecondRun
+from harness.model.verdict import Severity
 from harness.reports import markdown
 from harness.reports.contents import ReportContents, ReportedCampaign
 from harness.reports.html.page import page
@@ -77,6 +82,17 @@ def test_a_long_search_of_few_cases_says_so_next_to_no_findings() -> None:
     report = replace(REPORT, findings=(), op_checks=(replace(ROWS[0], passed=2, failed=0, abstained=0),), unchecked=())
     assert conclusion(replace(report, seconds=66.0)) == "no findings, but too few cases to say much: layer_norm 2"
     assert conclusion(replace(report, seconds=6.0)) == "no findings"
+
+
+@pytest.mark.parametrize(
+    ("seconds", "checked", "status"),
+    [(55.0, 2, ExitStatus.NOTHING_CHECKED), (55.0, 10, ExitStatus.CLEAN), (5.0, 2, ExitStatus.CLEAN)],
+)
+def test_a_minute_with_hardly_a_case_is_not_clean(seconds: float, checked: int, status: ExitStatus) -> None:
+    row = replace(ROWS[0], passed=checked, failed=0, abstained=0)
+    report = replace(REPORT, findings=(), op_checks=(row,), unchecked=(), seconds=seconds, passed=checked, failed=0)
+    assert status_of(report, Severity.WARNING) is status
+    assert ("too few" in conclusion(report)) == (status is ExitStatus.NOTHING_CHECKED)
 
 
 def test_many_unchecked_ops_are_one_short_line() -> None:
