@@ -99,6 +99,15 @@ def test_configs_of_other_programs_kernels_are_dropped_by_halves() -> None:
     assert result.case == replace(SIMPLEST, configs={"kernel_29": 1})
 
 
+def test_configs_that_do_not_matter_go_before_the_runs_are_used_up() -> None:
+    configs = {"needed": 2, "one_kernel": 3, "other_kernel": 1}
+    case = replace(SIMPLEST, dims={"T": 944, "D": 31, "G": 2}, configs=configs)
+    trial = Trial(number=0, op=OP, case=case, batch=None, home_sm_count=DEVICE.sm_count)
+    few = ShrinkLimits(runs=14, seconds=60.0)
+    result = shrunk(lambda case: case.configs.get("needed") == 2 and case.dims["T"] > 500, trial, few)
+    assert (result.complete, result.case.configs) == (False, {"needed": 2})
+
+
 def test_no_case_runs_twice() -> None:
     ran: list[str] = []
 
