@@ -3,12 +3,14 @@
 Each sighting has one signature, and one bug has many: a stray load, wrong values of three results, and results that
 vary with the SM count.  This file decides from facts of the search alone, and runs nothing.
 
-Failures at one argument of a kernel, failures of one idiom, and equal exceptions at one line have one cause in whatever
-cases they show.  Otherwise failure A explains failure B if
+Failures at one place of a kernel, failures of one idiom, and equal exceptions at one line have one cause in whatever
+cases they show.  Failures at several lines that access one argument have one if the simplest case of one, which ran
+alone, shows the other.  Otherwise failure A explains failure B if
 
 1. A comes before B: its oracle judges causes of what the other judges (`Causality`), and its launch is not later;
 2. nearly all cases that showed B showed A too.  An independent bug also shows where A does not;
-3. the simplest case of A, which ran alone, shows B.  An independent bug that needs more than A does is missing there.
+3. the simplest case of A shows B.  An independent bug that needs more than A does is missing there.  If the oracle of B
+   did not judge that case, since it compares with a second run, the simplest case of B shows A.
 
 Two independent bugs of one op that fail in every case look like one.  The second is reported as a symptom, and as a
 finding once the first is mended.
@@ -112,16 +114,31 @@ def may_explain(cause: Suspect, consequence: Suspect) -> bool:
     """Return True if nothing but the cases speaks against `cause` as the cause of `consequence`."""
     if consequence.is_error and not cause.is_error and not cause.traits.has_harmful_warnings:
         return False
-    return _comes_before(cause, consequence) and _shows_with(cause, consequence.signature)
+    return _comes_before(cause, consequence) and _shows_with(cause, consequence)
 
 
 def _blocks(suspects: Iterable[Suspect]) -> list[_Block]:
-    """Join the failures at one argument, those of one idiom, and equal exceptions at one line."""
-    blocks: dict[object, _Block] = {}
+    """Join the failures at one place or argument, those of one idiom, and equal exceptions at one line."""
+    blocks: dict[object, list[_Block]] = {}
     for suspect in sorted(suspects, key=_order_in_block):
-        block = blocks.setdefault(_identity(suspect.fail), _Block(members=[]))
-        block.members.append(suspect)
-    return list(blocks.values())
+        alike = blocks.setdefault(_identity(suspect.fail), [])
+        block = next(
+            (block for block in alike if any(_is_one_cause(suspect, member) for member in block.members)), None
+        )
+        if block is None:
+            alike.append(_Block(members=[suspect]))
+        else:
+            block.members.append(suspect)
+    return [block for alike in blocks.values() for block in alike]
+
+
+def _is_one_cause(suspect: Suspect, other: Suspect) -> bool:
+    """Return True for two failures of one identity, unless two bugs access one argument at different statements."""
+    if not suspect.fail.argument or suspect.fail.idiom or suspect.signature.place == other.signature.place:
+        return True
+    if suspect.seen_with is None or other.seen_with is None:
+        return True  # they did not run alone
+    return suspect.signature in other.seen_with or other.signature in suspect.seen_with
 
 
 def _order_in_block(suspect: Suspect) -> tuple[bool, bool, int]:
@@ -162,9 +179,15 @@ def _is_nearly_within(some: AbstractSet[str], all_: AbstractSet[str]) -> bool:
     return bool(some & all_) and len(some - all_) <= OTHERS_SHARE * len(some)
 
 
-def _shows_with(cause: Suspect, consequence: Signature) -> bool:
-    """Return True if the simplest case of the cause ran alone, and shows the consequence or says nothing about it."""
-    return cause.seen_with is not None and (consequence.oracle not in cause.judged or consequence in cause.seen_with)
+def _shows_with(cause: Suspect, consequence: Suspect) -> bool:
+    """Return True if the simplest case of the cause shows the consequence; if not judged there, the other way round."""
+    if cause.seen_with is None:
+        return False
+    if consequence.signature.oracle in cause.judged:
+        return consequence.signature in cause.seen_with
+    if consequence.seen_with is None or cause.signature.oracle not in consequence.judged:
+        return True
+    return cause.signature in consequence.seen_with
 
 
 def _comes_before(cause: Suspect, consequence: Suspect) -> bool:

@@ -128,6 +128,30 @@ def test_an_argument_that_strays_at_several_lines_is_one_cause() -> None:
     assert [cause.head for cause in causes_of([same[0], other_file])] == lines
 
 
+def test_two_statements_that_never_stray_together_are_two_bugs() -> None:
+    lines = [signature("bounds", FORWARD, f"norm.py:{line}") for line in (10, 20)]
+    apart = [suspect(lines[0], "012", seen_with=()), suspect(lines[1], "345", seen_with=())]
+    same = [replace(one, fail=replace(one.fail, argument="x", source=LAUNCH.source)) for one in apart]
+    assert causes_of(same) == (Cause(head=lines[0]), Cause(head=lines[1]))
+    both = replace(same[1], seen_with=frozenset(lines))
+    assert causes_of([same[0], both]) == (Cause(head=lines[0], symptoms=(lines[1],)),)
+
+
+def test_two_results_that_are_wrong_under_different_conditions_are_two_bugs() -> None:
+    other = replace(WRONG, place="z")
+    apart = [suspect(WRONG, "01234", seen_with=()), suspect(other, "4567", seen_with=())]
+    assert causes_of(apart) == (Cause(head=WRONG), Cause(head=other))
+    within = [suspect(WRONG, "01234", seen_with=()), suspect(other, "34", seen_with=[WRONG])]
+    assert causes_of(within) == (Cause(head=WRONG), Cause(head=other))
+
+
+def test_what_only_a_second_run_shows_joins_if_its_simplest_case_shows_the_cause() -> None:
+    unjudged = replace(suspect(STRAY, seen_with=()), judged=ORACLES - {"sm-invariance"})
+    alone, together = suspect(VARIES, "012", seen_with=()), suspect(VARIES, "012", seen_with=[STRAY])
+    assert causes_of([unjudged, alone]) == (Cause(head=STRAY), Cause(head=VARIES))
+    assert causes_of([unjudged, together]) == (Cause(head=STRAY, symptoms=(VARIES,)),)
+
+
 def test_one_idiom_in_many_kernels_is_one_cause() -> None:
     elsewhere = signature("undefined-lanes", "another_kernel", "o", Severity.WARNING)
     suspects = [
