@@ -6,7 +6,7 @@ A failure has a signature with a severity, a message about what was seen and whe
 import hashlib
 import re
 from dataclasses import dataclass, field
-from enum import StrEnum
+from enum import IntEnum, StrEnum
 
 from harness.model.picture import Picture
 from harness.model.run import Source
@@ -17,6 +17,16 @@ class Severity(StrEnum):
 
     WARNING = "warning"
     ERROR = "error"
+
+
+class Extent(IntEnum):
+    """How far a wrong number is off.  Failures of one signature may differ in it, and then have two reasons."""
+
+    SLIGHT = 1
+    """Beyond what rounding explains, though not by much."""
+    LARGE = 2
+    NOT_FINITE = 3
+    """NaN or infinity, where a number is right."""
 
 
 class Outcome(StrEnum):
@@ -109,10 +119,21 @@ class Fail:
     """The launch that failed, as an index into `Run.launches`; None if only its kernel is known, or nothing."""
     idiom: str = ""
     """A habit of code that many kernels share; failures of one oracle with one idiom are one finding."""
+    extent: Extent | None = field(default=None, compare=False)
+    """None for failures that are no wrong numbers."""
 
     @property
     def oracle(self) -> str:
         return self.signature.oracle
+
+    def is_as_bad_as(self, other: "Fail") -> bool:
+        """Return True unless this failure is milder than the other, or only one of them is NaN or infinity."""
+        if self.signature.severity is Severity.WARNING and other.signature.severity is Severity.ERROR:
+            return False
+        if self.extent is None or other.extent is None:
+            return True
+        is_one_kind = (self.extent is Extent.NOT_FINITE) is (other.extent is Extent.NOT_FINITE)
+        return is_one_kind and self.extent >= other.extent
 
 
 Verdict = Pass | Abstain | Fail

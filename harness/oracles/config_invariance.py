@@ -73,6 +73,7 @@ class ConfigInvariance(NamedOracle):
                 "GPU or day and wrong ones on another."
             ),
             source=launch.source if launch else None,
+            extent=disagreement.extent,
         )
 
 

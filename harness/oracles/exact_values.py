@@ -11,7 +11,7 @@ from harness.model.product_precision import product_epsilon
 from harness.model.run import ExactComparison, ExactRun, LaunchRounding, Result, Run
 from harness.model.verdict import Abstain, Fail, Pass, Severity, Verdict
 from harness.oracles.base import Evidence, SingleRunOracle
-from harness.oracles.float64_values import Float64Values, is_wrong, pictures_of, worst_measure
+from harness.oracles.float64_values import Float64Values, extent_of, is_wrong, pictures_of, worst_measure
 from harness.oracles.likely_cause import MEMORY, likely_cause, reads_fresh_integers
 from harness.oracles.memory_events import cell
 from harness.oracles.traits import Causality, Need, Proof, Traits
@@ -98,6 +98,7 @@ class WrongValue(SingleRunOracle):
             source=cause.source,
             launch_index=cause.launch_index,
             pictures=pictures_of(result, worst_measure(result)) if result is not None else (),
+            extent=extent_of(result) if result is not None else None,
         )
 
 
@@ -171,6 +172,7 @@ class Precision(SingleRunOracle):
             source=growth.source if growth is not None else None,
             launch_index=growth.launch if growth is not None else None,
             pictures=pictures_of(result, worst),
+            extent=extent_of(result),
         )
 
 

@@ -8,7 +8,7 @@ from math import isfinite, prod
 from harness.model.flaw_kind import FlawKind
 from harness.model.picture import Amount, Shading
 from harness.model.run import Measure, Result, Run
-from harness.model.verdict import Abstain, Fail, Pass, Verdict
+from harness.model.verdict import Abstain, Extent, Fail, Pass, Verdict
 from harness.oracles.base import Evidence, SingleRunOracle
 from harness.oracles.endings import unfinished
 from harness.oracles.likely_cause import MEMORY, likely_cause, reads_fresh_integers
@@ -88,6 +88,7 @@ class Float64Values(SingleRunOracle):
             source=cause.source,
             launch_index=cause.launch_index,
             pictures=pictures_of(result, worst),
+            extent=extent_of(result),
         )
 
 
@@ -142,6 +143,13 @@ def is_wrong(result: Result) -> bool:
 def error_in_tolerances(result: Result) -> float:
     """Return the larger of a result's two errors, in tolerances."""
     return max(finite_ratio(result.whole), finite_ratio(result.worst_tile))
+
+
+def extent_of(result: Result) -> Extent:
+    """Return how far a wrong result is off."""
+    if result.nonfinite:
+        return Extent.NOT_FINITE
+    return Extent.LARGE if error_in_tolerances(result) >= FAR else Extent.SLIGHT
 
 
 def finite_ratio(measure: Measure) -> float:

@@ -72,6 +72,7 @@ class OrderInvariance(NamedOracle):
             ),
             meaning=("A GPU promises no order of programs, so the same call gives different results from run to run."),
             source=next((launch.source for launch in run.launches if launch.kernel == kernel), None),
+            extent=disagreement.extent,
         )
 
     def _fail_deadlocked(self, run: Run, deadlocked: Deadlocked) -> Fail:

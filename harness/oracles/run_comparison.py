@@ -12,6 +12,8 @@ from math import inf, isfinite, isnan, prod
 
 from harness.model.paired_run import Sketch, sketches_of
 from harness.model.run import Result, Run
+from harness.model.verdict import Extent
+from harness.oracles.float64_values import FAR
 from harness.oracles.memory_events import cell
 
 
@@ -38,6 +40,15 @@ class Disagreement:
     """The shape in the other run; None if it has no such result."""
     parts: tuple[DifferingPart, ...] = ()
     """The parts that differ; empty if the shapes differ."""
+
+    @property
+    def extent(self) -> Extent | None:
+        """How far the result is off; None if the shapes differ."""
+        if not self.parts:
+            return None
+        if not all(isfinite(part.difference) for part in self.parts):
+            return Extent.NOT_FINITE
+        return Extent.LARGE if max(part.tolerances for part in self.parts) >= FAR else Extent.SLIGHT
 
     @property
     def where(self) -> str:

@@ -72,6 +72,7 @@ class SmInvariance(NamedOracle):
                 "How the work is split over the GPU changes the numbers, so a result that is right on one GPU is "
                 "wrong on one with more or fewer SMs."
             ),
+            extent=disagreement.extent,
         )
 
 

@@ -80,7 +80,10 @@ class Sighting:
     seconds: float = field(default=0.0, compare=False)
     """Since the search began, until the first sighting was judged.  It varies from run to run."""
     simplest: Trial
+    """The simplest of the cases in which the number was furthest off, by `Fail.extent`."""
     simplest_key: SortKey
+    extent: int = 0
+    """The largest `Fail.extent`; 0 if there is none."""
     count: int = 1
     cases: dict[str, Case] = field(default_factory=dict[str, Case])
     """Every case that showed the signature, by digest."""
@@ -100,8 +103,9 @@ class Sighting:
         self.cases.setdefault(trial.case.digest, trial.case)
         if trial.order_key < self.first.order_key:
             self.first, self.fail = trial, fail
-        if (key, trial.order_key) < (self.simplest_key, self.simplest.order_key):
-            self.simplest, self.simplest_key = trial, key
+        extent = fail.extent or 0
+        if (-extent, key, trial.order_key) < (-self.extent, self.simplest_key, self.simplest.order_key):
+            self.simplest, self.simplest_key, self.extent = trial, key, extent
 
 
 @dataclass(slots=True, kw_only=True)
@@ -193,7 +197,12 @@ class CampaignStatistics:
         known = self.sightings.get(fail.signature)
         if known is None:
             self.sightings[fail.signature] = Sighting(
-                fail=fail, first=trial, simplest=trial, simplest_key=key, seconds=self.seconds
+                fail=fail,
+                first=trial,
+                simplest=trial,
+                simplest_key=key,
+                extent=fail.extent or 0,
+                seconds=self.seconds,
             )
             return True
         known.add(fail, trial, key)

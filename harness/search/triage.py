@@ -103,10 +103,11 @@ class Triage:
             yield replace(self._finding(sighting, examined, blame), repeats=ReplayCount(shown=1, runs=1))
         if self.blaming and blame and blame.cause and not self.blaming.claims(blame.cause, sighting.fail.signature):
             return  # another failure of this miscompilation is being shrunk
-        shrinking, share = self._shrinking(sighting, trial, limits)
+        known = examined.fail_with(sighting.fail.signature) or sighting.fail
+        shrinking, share = self._shrinking(known, sighting, trial, limits)
         while not shrinking.is_finished:
             shrinking.turn(share * turn_s())
-            if (smaller := self._confirm_smaller(sighting, trial, shrinking.case, examined, blame)) is not None:
+            if (smaller := self._confirm_smaller(known, sighting, trial, shrinking.case, examined, blame)) is not None:
                 examined = self.examinations[sighting.fail.signature] = smaller
                 yield replace(self._finding(sighting, examined, blame), repeats=ReplayCount(shown=1, runs=1))
         repeats, _ = self._repeats(sighting, trial, examined.run.case, REPEATS)
@@ -197,28 +198,36 @@ class Triage:
 
         return _examined(self.judge.only(fail.oracle, *further), fail.signature, trial, case, execute)
 
-    def _shrinking(self, sighting: Sighting, trial: Trial, limits: ShrinkLimits) -> tuple[Shrinking, float]:
-        """Return the shrink of a confirmed case, and its share of the time limits."""
+    def _shrinking(
+        self, known: Fail, sighting: Sighting, trial: Trial, limits: ShrinkLimits
+    ) -> tuple[Shrinking, float]:
+        """Return the shrink of a case that shows the failure `known`, and its share of the time limits."""
         signature = sighting.fail.signature
         judge = self.judge.only(signature.oracle)
         run = partial(self.runner.run, patience=Patience.HURRIED)
 
         def shows(case: Case) -> bool:
             self.trying(case)
-            return _examined(judge, signature, trial, case, run).fail_with(signature) is not None
+            return _shows(known, signature, _examined(judge, signature, trial, case, run))
 
         share = OVERSIZED_SHARE if trial.case.scale is Scale.OVERSIZED else 1.0
         shorter = replace(limits, seconds=share * limits.seconds)
         return Shrinking(trial, signature, shows, shorter, self.as_ready), share
 
-    def _confirm_smaller(
-        self, sighting: Sighting, trial: Trial, small: Case, known: Examination, blame: HardwareBlame | None
+    def _confirm_smaller(  # noqa: PLR0913, PLR0917 - the parts of one confirmation
+        self,
+        known: Fail,
+        sighting: Sighting,
+        trial: Trial,
+        small: Case,
+        latest: Examination,
+        blame: HardwareBlame | None,
     ) -> Examination | None:
         """Return the run of the smaller case alone, if it shows the failure there for the same reason."""
-        if small.digest == known.run.case.digest:
+        if small.digest == latest.run.case.digest:
             return None
         again = self._alone_for_all(sighting.fail, trial, small)
-        if again.fail_with(sighting.fail.signature) is None:
+        if not _shows(known, sighting.fail.signature, again):
             return None
         if blame is not None and blame.cause:
             # A signature may have two reasons, and a smaller case may show the other one.
@@ -257,6 +266,12 @@ def _examined(
     if Need.RESOURCES not in registry.traits_of(signature.oracle).needs or examined.fail_with(signature) is not None:
         return examined
     return judge.judge_when_compiled(trial.op, examined.run, COMPILER_S)
+
+
+def _shows(known: Fail, signature: Signature, examined: Examination) -> bool:
+    """Return True if a smaller case shows the failure, and is as bad: otherwise it may fail for another reason."""
+    fail = examined.fail_with(signature)
+    return fail is not None and fail.is_as_bad_as(known)
 
 
 def unconfirmed(sighting: Sighting, libraries: tuple[str, ...], engine_options: tuple[str, ...]) -> Finding:
