@@ -16,6 +16,8 @@ ONE_CASE_IN = 8
 Seed 0 is one of them, so a shrunk seed keeps the paired run.  Drawn seeds are multiples about this often:
 `harness.search.strategies` ensures that.
 """
+UNSAMPLED_SEED = 1
+"""The smallest seed of a case without paired runs."""
 
 
 def is_sampled(case: Case) -> bool:

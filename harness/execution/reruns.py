@@ -5,16 +5,17 @@ watched launch it executes the launch again.  The main run is a value before the
 decides which reruns follow, and none of them changes what it recorded.  Runs in other processes are paired runs.
 """
 
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Callable, Collection, Generator, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from math import prod
 from typing import Protocol, TypeVar
 
-from harness.execution.paired_run_policy import choice_number, is_sampled
+from harness.execution.paired_run_policy import ONE_CASE_IN, choice_number, is_sampled
 from harness.model.case import CallContext, Case, LaneFill, Scale
 from harness.model.op import Op
+from harness.model.paired_run import SecondRun
 from harness.model.run import Completed, Raised, Run, UndefinedLanes
 from harness.model.triton_errors import REFUSED_BUILDS
 
@@ -112,6 +113,30 @@ def autotuner_check(case: Case) -> Rerun | None:
     if not is_sampled(case) or case.scale is not Scale.USUAL or case.context is not CallContext.MAIN:
         return None
     return AUTOTUNER_CHECKS[choice_number(case) % len(AUTOTUNER_CHECKS)]
+
+
+def seed_asking(seed: int, second_runs: Collection[SecondRun]) -> int:
+    """Return a seed near this one with which a case gets these second runs, as far as its seed decides about them.
+
+    Of several checks of autotuners a case gets one.
+    """
+    if not any(map(decided_by_seed, second_runs)):
+        return seed
+    number = seed // ONE_CASE_IN
+    if checks := [place for place, check in enumerate(AUTOTUNER_CHECKS) if SecondRun(check.value) in second_runs]:
+        number += checks[number % len(checks)] - number % len(AUTOTUNER_CHECKS)
+    return ONE_CASE_IN * number
+
+
+def decided_by_seed(second_run: SecondRun) -> bool:
+    """Return True if one case in `ONE_CASE_IN` gets the second run; others follow from what a case launches."""
+    match second_run:
+        case SecondRun.SM_COUNT | SecondRun.CONFIG | SecondRun.REPETITION:
+            return True
+        case SecondRun.TUNING | SecondRun.KEYS | SecondRun.THREADS:
+            return True
+        case SecondRun.ORDER | SecondRun.LANE_FILL | SecondRun.BUILD:
+            return False
 
 
 def with_seconds(run: Run, seconds: Mapping[str, float]) -> Run:

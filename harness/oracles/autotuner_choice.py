@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from harness.model.flaw_kind import FlawKind
-from harness.model.paired_run import launch_of
+from harness.model.paired_run import SecondRun, launch_of
 from harness.model.run import Run
 from harness.model.tuning import TriedConfig, TunerCall
 from harness.model.verdict import Abstain, Fail, Pass, Severity, Verdict
@@ -26,6 +26,7 @@ class AutotunerChoice(SingleRunOracle):
     traits = Traits(
         rank=100,
         flaw=FlawKind.PROMISE,
+        second_run=SecondRun.TUNING,
         not_requested=frozenset({NOT_TUNED}),
         more_than_launch="it shows only while an autotuner tunes",
     )

@@ -145,6 +145,11 @@ class Avoidance:
         endings = [case.ending for case in self._known(op, last_batch) if case.device == device]
         return len(endings) >= SET_ASIDE_AFTER and Outcome.PASS not in endings
 
+    def is_declined(self, op: Op, device: str, last_batch: int) -> bool:
+        """Return True if the library declined every case of the op that ran on this device."""
+        endings = [case.ending for case in self._known(op, last_batch) if case.device == device]
+        return self._is_used and bool(endings) and set(endings) == {Outcome.ABSTAIN}
+
     def skips_turn(self, op: Op, device: str, last_batch: int) -> bool:
         """Return True if the op is set aside on this device, and this turn is not one of the few that it keeps."""
         if not self.is_set_aside(op, device, last_batch):

@@ -205,14 +205,15 @@ class Campaign:
         may_have_paired_runs = len(variants) - running < self._max_value_variants
         while usual < self._max_pending and not self._is_time_up() and (next_one := self._queue.take()):
             batch, trial = next_one
-            self._start(trial, batch, self._runner.submit(trial.case))
+            self._start(trial, batch, self._runner.submit(self._judge.as_examined(trial.case)))
             usual += 1
             submitted = True
         while running < self._max_value_variants and not self._is_time_up():
             variant = self._queue.take_value_variant(may_be_sampled=may_have_paired_runs)
             if variant is None:
                 break
-            self._start(variant, None, self._submit_compiled(variant.case), is_value_variant=True)
+            case = self._judge.as_examined(variant.case)
+            self._start(variant, None, self._submit_compiled(case), is_value_variant=True)
             running += 1
             submitted = True
         return submitted

@@ -1,9 +1,10 @@
 """The plan of a campaign: which batches it draws, and in which order.
 
-The seed decides the plan, and nothing that depends on timing.  Batches take the pairs of op and device in turn.  A
-worker process emulates one device profile for life, so the SM count changes between batches, never within one.  Most
-batches run on the device's own SM count, the others on a few that the seed picks.  Likewise, some batches of an op have
-environment variables that it declares, which its library may read at import.
+The seed decides the plan, and nothing that depends on timing.  All ops have a batch on one device before the next
+device begins: to load a library for another device takes seconds, and most bugs show on any of them.  A worker process
+emulates one device profile for life, so the SM count changes between batches, never within one.  Most batches run on
+the device's own SM count, the others on a few that the seed picks.  Likewise, some batches of an op have environment
+variables that it declares, which its library may read at import.
 """
 
 import hashlib
@@ -15,6 +16,7 @@ from itertools import count
 from harness.model.case import Environment
 from harness.model.device import DeviceProfile
 from harness.model.op import Op
+from harness.model.paired_run import SecondRun
 from harness.oracles.sm_invariance import SM_COUNTS as COMPARED_SM_COUNTS
 from harness.search.launch_feedback import LaunchFeedback
 from harness.search.strategies import Batch
@@ -81,6 +83,8 @@ class CampaignPlan:
     """True: every batch runs on the device's own SM count."""
     adds_variants: bool = False
     """True: variants of completed cases, whose kernels are compiled already, run next to the drawn cases."""
+    second_runs: frozenset[SecondRun] = frozenset()
+    """The second runs that every case gets that can have them; the others get them by their seeds."""
     avoids: bool = True
     """False: draws that `harness.search.avoidance` would drop run too, to compare."""
 
@@ -93,8 +97,10 @@ class BatchPlan:
     device: DeviceProfile
     seed: int
     environment: Environment = ()
-    is_first: bool = False
-    """True for one batch of each op, the first on one of the devices."""
+    is_early: bool = False
+    """True for the first batch of the op on its device."""
+    second_runs: frozenset[SecondRun] = frozenset()
+    """As `CampaignPlan.second_runs`."""
 
     def batch(self, feedback: LaunchFeedback) -> Batch:
         """Return the batch that is drawn from this feedback."""
@@ -105,13 +111,13 @@ class BatchPlan:
             seed=self.seed,
             size=EXAMPLES,
             environment=self.environment,
+            second_runs=self.second_runs,
         )
 
 
 def batch_plans(plan: CampaignPlan) -> Iterator[BatchPlan]:
     """Yield the batches of a plan, without end."""
-    pairs = [(op, device) for op in plan.ops for device in plan.devices]
-    first = {(op.id, plan.devices[index % len(plan.devices)]) for index, op in enumerate(plan.ops)}
+    pairs = [(op, device) for device in plan.devices for op in plan.ops]
     other_counts = {
         device.slug: () if plan.fixed_sm_count else other_sm_counts(device, plan.seed) for device in plan.devices
     }
@@ -127,7 +133,8 @@ def batch_plans(plan: CampaignPlan) -> Iterator[BatchPlan]:
                 device=emulated,
                 seed=seed,
                 environment=_environment(op, turn),
-                is_first=not turn and (op.id, device) in first,
+                is_early=not turn,
+                second_runs=plan.second_runs,
             )
 
 

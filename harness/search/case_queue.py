@@ -4,16 +4,21 @@ A batch is drawn from the launch feedback of all batches but the previous one.  
 previous batch keeps the processes busy meanwhile.  The same verdicts decide what `harness.search.avoidance` drops.  A
 campaign with a time budget also runs variants of each case that completed: they launch kernels that are already
 compiled.
+
+Scouts of all ops come before the first batch on a device.  A batch after them waits for their verdicts: an op whose
+library declines them begins on the next device.
 """
 
 import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from itertools import count, filterfalse, islice
 
-from harness.execution.paired_run_policy import is_sampled
+from harness.execution.paired_run_policy import UNSAMPLED_SEED, is_sampled
+from harness.execution.reruns import decided_by_seed, seed_asking
 from harness.model.case import CallContext, Case
+from harness.model.device import DeviceProfile
 from harness.model.op import Op
 from harness.model.run import Completed
 from harness.model.verdict import Severity
@@ -23,7 +28,7 @@ from harness.search.campaign_statistics import Trial
 from harness.search.failure_rules import FailureRule
 from harness.search.judge import Examination
 from harness.search.launch_feedback import LaunchFeedback
-from harness.search.strategies import Batch, early_cases, oversized_scout, scouts
+from harness.search.strategies import Batch, early_cases, oversized_scout, sampled_scouts, scouts
 from harness.search.variants import shape_variants, value_variants
 
 MAX_EMPTY_BATCHES = 3
@@ -49,6 +54,7 @@ class CaseQueue:
         self.avoidance = Avoidance(is_used=plan.avoids)
         self._plan = plan
         self._batch_plans = batch_plans(plan)
+        self._upcoming = next(self._batch_plans)
         self._ready: deque[tuple[int | None, Trial]] = deque()
         self._shape_families: deque[Family] = deque(maxlen=MAX_FAMILIES)
         self._value_families: deque[Family] = deque(maxlen=MAX_FAMILIES)
@@ -66,6 +72,12 @@ class CaseQueue:
         """The moment since which the next batch waits for verdicts."""
         self._numbered = 0
         self._batches = 0
+        self._scouted: set[str] = set()
+        """The slugs of the devices that have had their scouts."""
+        self._last_scouts = 0
+        """The latest batch of scouts."""
+        self._begun: set[str] = set()
+        """The ids of the ops that have had a batch."""
 
     def take(self) -> tuple[int | None, Trial] | None:
         """Return the next case and its batch; None if no case is ready.
@@ -85,6 +97,8 @@ class CaseQueue:
 
         `may_be_sampled` allows cases that get paired runs on another SM count and with another config.
         """
+        if not may_be_sampled and any(map(decided_by_seed, self._plan.second_runs)):
+            return None  # all variants are sampled, and none is to be lost
         return self._next_of(self._value_families, may_be_sampled=may_be_sampled)
 
     def _next_of(self, families: deque[Family], *, may_be_sampled: bool = True) -> Trial | None:
@@ -115,8 +129,8 @@ class CaseQueue:
             # Variants of a case with errors mostly repeat them, and take the time of others.
             fewer = KEEP_ONE_IN if any(fail.signature.severity is Severity.ERROR for fail in examined.fails) else 1
             shapes, values = MAX_SHAPE_VARIANTS // fewer, MAX_VALUE_VARIANTS // fewer
-            self._shape_families.append((trial, shape_variants(trial.op, trial.case, shapes)))
-            self._value_families.append((trial, value_variants(trial.op, trial.case, values)))
+            self._shape_families.append((trial, self._asking(shape_variants(trial.op, trial.case, shapes))))
+            self._value_families.append((trial, self._asking(value_variants(trial.op, trial.case, values))))
 
     def _may_draw(self) -> bool:
         if self._is_used_up() or self._is_exhausted():
@@ -131,8 +145,8 @@ class CaseQueue:
         return self._plan.adds_variants and left <= STRAGGLERS and is_late
 
     def _last_known_batch(self) -> int:
-        """Return the last batch whose feedback the next one uses: the scouts, later all but the previous batch."""
-        return max(self._batches - 2, 0)
+        """Return the last batch whose feedback the next one uses: that of scouts, or the one before the previous."""
+        return max(self._batches - 2, self._last_scouts)
 
     def _is_used_up(self) -> bool:
         most = self._plan.budget.cases
@@ -143,67 +157,96 @@ class CaseQueue:
         return sum(empty >= MAX_EMPTY_BATCHES for empty in self._empty_batches.values()) == pairs
 
     def _draw(self) -> None:
-        number = self._batches
+        number, last_known_batch = self._batches, self._last_known_batch()
         self._unjudged[number] = 0
-        trials = self._drawn(self._next_batch_plan(), self._last_known_batch()) if number else self._scouts()
+        plan = self._next_batch_plan(last_known_batch)
+        home = self._home(plan)
         self._batches += 1
+        if home.slug in self._scouted:
+            if plan.op.id not in self._begun and home != self._plan.devices[0]:
+                self._add_oversized_scout(plan.op, home)  # the first device declines the op
+            self._add(number, self._drawn(plan, home, last_known_batch))
+            return
+        self._scouted.add(home.slug)
+        self._last_scouts = number
+        self._add(number, self._scouts(home))
+        for op in self._plan.ops if not number else ():
+            self._add_oversized_scout(op, home)
+
+    def _add(self, batch: int | None, trials: Iterable[Trial]) -> None:
         for trial in trials:
             if self._is_used_up():
                 return
-            self._ready.append((number, replace(trial, number=self._numbered)))
-            self._unjudged[number] += 1
+            self._ready.append((batch, replace(trial, number=self._numbered)))
             self._numbered += 1
-        if not number:
-            self._add_oversized_scouts()
+            if batch is not None:
+                self._unjudged[batch] += 1
 
-    def _add_oversized_scouts(self) -> None:
-        """Add an oversized case for each op that can have one, on one device each."""
-        devices = self._plan.devices
-        for index, op in enumerate(self._plan.ops):
-            device = devices[index % len(devices)]
-            if self._is_used_up():
-                return
-            case = oversized_scout(op, device, derived_seed(self._plan.seed, op.portable_id, "oversized"))
-            if case is not None and self._is_new(case):
-                trial = Trial(number=self._numbered, op=op, case=case, batch=None, home_sm_count=device.sm_count)
-                self._ready.append((None, trial))
-                self._numbered += 1
+    def _add_oversized_scout(self, op: Op, device: DeviceProfile) -> None:
+        """Add an oversized case, if the op can have one."""
+        case = oversized_scout(op, device, derived_seed(self._plan.seed, op.portable_id, "oversized"))
+        if case is not None and self._is_new(case):
+            self._add(None, [Trial(number=0, op=op, case=case, batch=None, home_sm_count=device.sm_count)])
 
-    def _scouts(self) -> Iterator[Trial]:
-        for device in self._plan.devices:
-            for op in self._plan.ops:
-                for case in scouts(op, device):
-                    if self._is_new(case):
-                        yield Trial(number=0, op=op, case=case, batch=None, home_sm_count=device.sm_count)
+    def _scouts(self, device: DeviceProfile) -> Iterator[Trial]:
+        """Yield the scouts of all ops, without second runs: those compile every config, and load other SM counts."""
+        for op in self._plan.ops:
+            for case in self._asking(replace(scout, seed=UNSAMPLED_SEED) for scout in scouts(op, device)):
+                if self._is_new(case) and self._is_new_variant(case):
+                    yield Trial(number=0, op=op, case=case, batch=None, home_sm_count=device.sm_count)
 
-    def _next_batch_plan(self) -> BatchPlan:
-        """Return the next batch plan, passing over ops that are set aside as long as there are others."""
+    def _asking(self, cases: Iterable[Case]) -> Iterator[Case]:
+        """Yield the cases, with seeds that ask for the second runs of the plan."""
+        return (replace(case, seed=seed_asking(case.seed, self._plan.second_runs)) for case in cases)
+
+    def _home(self, plan: BatchPlan) -> DeviceProfile:
+        """Return the device of a batch with its own SM count."""
+        return next(device for device in self._plan.devices if device.slug == plan.device.slug)
+
+    def _next_batch_plan(self, last_batch: int) -> BatchPlan:
+        """Return the next batch plan, passing over ops that are set aside as long as there are others.
+
+        It is also that of the next draw if its device has no scouts yet, which come before it.
+        """
         pairs = [(op, device.slug) for op in self._plan.ops for device in self._plan.devices]
-        last_batch = self._last_known_batch()
-        if all(
+        may_skip = not all(
             self.avoidance.is_set_aside(op, slug, last_batch) or self._has_none_left(op, slug) for op, slug in pairs
-        ):
-            return next(self._batch_plans)
-        return next(
-            plan for plan in self._batch_plans if not self.avoidance.skips_turn(plan.op, plan.device.slug, last_batch)
         )
+        while self._upcoming.device.slug in self._scouted:
+            plan, self._upcoming = self._upcoming, next(self._batch_plans)
+            if not (may_skip and self._skips(plan, last_batch)):
+                return plan
+        return self._upcoming
 
-    def _drawn(self, plan: BatchPlan, last_known_batch: int) -> Iterator[Trial]:
+    def _skips(self, plan: BatchPlan, last_batch: int) -> bool:
+        """Return True for a batch of an op that is set aside, and for the first on a device that it declines."""
+        slug = plan.device.slug
+        if plan.is_early and len(self._plan.devices) > 1 and self.avoidance.is_declined(plan.op, slug, last_batch):
+            return True
+        return self.avoidance.skips_turn(plan.op, slug, last_batch)
+
+    def _drawn(self, plan: BatchPlan, home: DeviceProfile, last_known_batch: int) -> Iterator[Trial]:
         if self._has_none_left(plan.op, plan.device.slug):
             return
-        home_sm_counts = {device.slug: device.sm_count for device in self._plan.devices}
-        batch = plan.batch(self._feedback(plan.op, last_known_batch))
+        is_first = plan.op.id not in self._begun
+        feedback = self._feedback(plan.op, last_known_batch)
+        batch = plan.batch(feedback.without_configs if is_first else feedback)
         pair = (plan.op.id, plan.device.slug)
         chosen = self._chosen(batch, self.avoidance.rules(plan.op, last_known_batch), pair)
         self._empty_batches[pair] = 0 if chosen else self._empty_batches.get(pair, 0) + 1
         for drawn, case in chosen:
-            home_sm_count = home_sm_counts[plan.device.slug]
             # Cases that Hypothesis shrinks to are in other contexts: moves alone shrink one outside the main thread.
             source = drawn if case.context is CallContext.MAIN else None
-            yield Trial(number=0, op=plan.op, case=case, batch=source, home_sm_count=home_sm_count)
-        early = early_cases(plan.op, [case for _, case in chosen], batch.feedback) if plan.is_first else ()
-        for case in filter(self._is_new, early):
-            yield Trial(number=0, op=plan.op, case=case, batch=None, home_sm_count=plan.device.sm_count)
+            yield Trial(number=0, op=plan.op, case=case, batch=source, home_sm_count=home.sm_count)
+        if not is_first:
+            return
+        self._begun.add(plan.op.id)
+        for case in self._asking(sampled_scouts(plan.op, home, feedback)):
+            if self._is_new_variant(case):  # its seed counts
+                yield Trial(number=0, op=plan.op, case=case, batch=None, home_sm_count=home.sm_count)
+        for case in self._asking(early_cases(plan.op, [case for _, case in chosen], feedback)):
+            if self._is_new(case):
+                yield Trial(number=0, op=plan.op, case=case, batch=None, home_sm_count=home.sm_count)
 
     def _chosen(self, batch: Batch, rules: tuple[FailureRule, ...], pair: tuple[str, str]) -> list[tuple[Batch, Case]]:
         """Return new cases of the batch.  Draw it again, with other seeds, to replace cases that a rule drops."""

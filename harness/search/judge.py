@@ -92,6 +92,10 @@ class Judge:
         """True if any oracle reads the resources of kernels; the whole compiler need not run otherwise."""
         return any(Need.RESOURCES in oracle.traits.needs for oracle in self.oracles)
 
+    def as_examined(self, case: Case) -> Case:
+        """Return the case as this judge has it run."""
+        return replace(case, is_exact=True) if self.exactly else case
+
     def only(self, oracle: str, *further: str) -> "Judge":
         """Return a judge with only these oracles, which requests no paired runs for others.
 
@@ -142,7 +146,7 @@ class Judge:
 
     def examine(self, op: Op, case: Case, execute: Callable[[RunRequest], Run]) -> Examination:
         """Run the case and its paired runs through `execute`, one after another, and judge them."""
-        run = execute(replace(case, is_exact=True) if self.exactly else case)
+        run = execute(self.as_examined(case))
         paired_runs = {request.case.digest: execute(request) for request in self.paired_runs(op, run)}
         full = {again.digest: execute(again) for again in self.needing_full_run(run, paired_runs)}
         return self.judge(op, run, paired_runs | full)

@@ -1,7 +1,7 @@
 """Launch feedback: facts about an op's launches that guide the choice of its next cases."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from harness.model.run import Run
 
@@ -28,6 +28,11 @@ class LaunchFeedback:
             needs_scratch=any(launch.scratch_bytes for launch in run.launches),
             picked=frozenset((run.case.device.slug, picked.label) for picked in run.case.picked),
         )
+
+    @property
+    def without_configs(self) -> "LaunchFeedback":
+        """The same, as if no kernel were autotuned: each then takes its first config, which compiles once."""
+        return replace(self, configs={})
 
     def __or__(self, other: "LaunchFeedback") -> "LaunchFeedback":
         # Sorted, since Hypothesis draws a config for each kernel in this order.

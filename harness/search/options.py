@@ -15,6 +15,7 @@ from harness.model.engine_traits import VIRTUAL, EngineTraits
 from harness.model.op import Op
 from harness.model.plan import TIME_LIMIT_S, TRIAGE_S, Plan
 from harness.oracles import registry
+from harness.oracles.traits import Need
 from harness.search import USUAL_DEVICES
 from harness.search.campaign_plan import Budget, CampaignPlan, CaseBudget, TimeBudget
 from harness.search.engine_choice import parse_engine
@@ -84,6 +85,12 @@ class Options:
         return tuple(sorted({name for op in self.ops for name in op.environment}))
 
     @property
+    def needs_exact_runs(self) -> bool:
+        """True if an oracle is named that every case has an exact run for, and not its whole family."""
+        traits = map(registry.traits_of, self.oracles)
+        return any(Need.EXACT_RUN in each.needs and each.family not in self.oracles for each in traits)
+
+    @property
     def plan(self) -> CampaignPlan:
         return CampaignPlan(
             ops=self.ops,
@@ -92,6 +99,7 @@ class Options:
             seed=self.seed,
             fixed_sm_count=self.fixed_sm_count,
             adds_variants=self.engine.is_hardware and isinstance(self.budget, TimeBudget),
+            second_runs=frozenset(filter(None, (registry.traits_of(name).second_run for name in self.oracles))),
         )
 
 

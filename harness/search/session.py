@@ -97,7 +97,7 @@ class Session:
         _report_killed_cases(notify)
         _report_unset_variables(options, notify)
         self.compiler = BackgroundCompiler(Path(_scratch(), BUILDS))
-        self.judge = Judge(oracles=oracles, resources=self.compiler)
+        self.judge = Judge(oracles=oracles, resources=self.compiler, exactly=options.needs_exact_runs)
         self.pool = self._new_pool(notify)
         self._compilers = _compilers(options, self.processes)
         self._ahead = self._new_compile_ahead(notify) if self._compilers else None

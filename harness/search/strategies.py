@@ -19,11 +19,12 @@ from hypothesis.errors import Unsatisfiable
 
 from harness.errors import SuiteError
 from harness.execution.paired_run_policy import ONE_CASE_IN
-from harness.execution.reruns import AUTOTUNER_CHECKS, Rerun, autotuner_check
+from harness.execution.reruns import AUTOTUNER_CHECKS, Rerun, seed_asking
 from harness.model.case import CallContext, Case, DType, Environment, GradMode, Layout, Scale, ValueDistribution
 from harness.model.device import DeviceProfile
 from harness.model.input_spec import Tensor
 from harness.model.op import Op
+from harness.model.paired_run import SecondRun
 from harness.search.drawn_configs import with_picked_configs
 from harness.search.drawn_contexts import early_contexts, in_drawn_context
 from harness.search.hypothesis_seam import seed_alone
@@ -84,6 +85,8 @@ class Batch:
     size: int
     environment: Environment = ()
     """That of each case: a worker process has one environment, as it has one device."""
+    second_runs: frozenset[SecondRun] = frozenset()
+    """What each case gets, beside those that its drawn seed asks for."""
 
     def draw(self) -> tuple[Case, ...]:
         """Return the cases in the order drawn; some may be equal.
@@ -104,7 +107,8 @@ class Batch:
         # Not by `map`, which makes Hypothesis draw other cases.
         def placed(case: Case) -> None:
             case = in_drawn_context(self.op, case, self.feedback)
-            body(replace(case, environment=self.environment) if self.environment else case)
+            seed = seed_asking(case.seed, self.second_runs)
+            body(replace(case, environment=self.environment or case.environment, seed=seed))
 
         _visit(self.op, cases(self.op, self.device, self.feedback), placed, (self.seed, self.size), phases)
 
@@ -144,8 +148,8 @@ def _visit(
 def scouts(op: Op, device: DeviceProfile) -> tuple[Case, ...]:
     """Return two simple cases of medium size: with every optional input, and with none.
 
-    They run first, for the launch feedback that guides the first batches.  Their seed is 0, so they get paired runs.
-    If neither is legal, some of their dims are as small as possible.
+    They run first, for the launch feedback that guides the first batches.  Seed 0 asks for paired runs.  If neither is
+    legal, some of their dims are as small as possible.
     """
     for dims in _partly_smallest(op, _medium(op)):
         full = Case(op=op.id, dims=dims, dtype=_dtypes(op)[0], device=device, options=op.simplest_options)
@@ -180,11 +184,21 @@ def oversized_scout(op: Op, device: DeviceProfile, seed: int) -> Case | None:
     return None
 
 
+def sampled_scouts(op: Op, device: DeviceProfile, feedback: LaunchFeedback) -> Iterator[Case]:
+    """Yield the scouts with seeds that ask for second runs; if kernels are autotuned, for each check of autotuners."""
+    simple = scouts(op, device)
+    yield from simple  # with the check of seed 0
+    needless = {*(() if feedback.configs else AUTOTUNER_CHECKS), *(() if op.threads else (Rerun.THREADS,))}
+    for number, check in enumerate(AUTOTUNER_CHECKS[1:], start=1):
+        if check not in needless:
+            yield from (replace(case, seed=number * ONE_CASE_IN) for case in simple[:1])
+
+
 def early_cases(op: Op, drawn: Sequence[Case], feedback: LaunchFeedback) -> tuple[Case, ...]:
     """Return cases of rare settings, made from the cases of the op's first batch; some may be equal to those.
 
-    They ask for other gradients, have a long dim, an environment that the op declares, or another context, or their
-    seed asks for a check of autotuners.  A search of a few batches would miss these settings otherwise.
+    They ask for other gradients, have a long dim, an environment that the op declares, or another context.  A search of
+    a few batches would miss these settings otherwise.
     """
     added: list[Case] = []
     # Hypothesis draws the simplest case first, in which little can go wrong.
@@ -200,10 +214,6 @@ def early_cases(op: Op, drawn: Sequence[Case], feedback: LaunchFeedback) -> tupl
         added += early_contexts(usual[0], feedback)
     for simple in scouts(op, drawn[0].device)[:1] if drawn else ():
         added += early_long_cases(op, simple)
-        # The scouts themselves get the check of seed 0.
-        needless = {autotuner_check(simple), *(() if op.threads else (Rerun.THREADS,))}
-        seeds = (number * ONE_CASE_IN for number, check in enumerate(AUTOTUNER_CHECKS) if check not in needless)
-        added += (replace(simple, seed=seed) for seed in seeds) if feedback.configs else ()
     return tuple(filter(op.allows, added))
 
 

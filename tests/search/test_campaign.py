@@ -1,5 +1,6 @@
 """A campaign runs the same cases for the same seed, records every failure, and keeps its budget."""
 
+from collections import Counter
 from collections.abc import Iterable
 from concurrent.futures import Future
 from dataclasses import replace
@@ -7,11 +8,13 @@ from dataclasses import replace
 import pytest
 
 from harness.errors import WorkerError
+from harness.execution.paired_run_policy import is_sampled
+from harness.execution.reruns import Rerun, autotuner_check
 from harness.model.case import Case
 from harness.model.kernel_resources import Resources
 from harness.model.op import Dim
 from harness.model.paired_run import RunRequest, case_of
-from harness.model.run import Launch, Run
+from harness.model.run import Launch, Refused, Run
 from harness.model.verdict import Severity, Signature
 from harness.oracles import registry
 from harness.oracles.sm_invariance import SM_COUNTS
@@ -100,7 +103,8 @@ def test_an_op_with_few_cases_ends_the_campaign_early() -> None:
     runner = ImmediateRunner(lambda case: replace(clean(case), launches=()))
     plan = replace(PLAN, ops=(small,), budget=CaseBudget(cases=10**6), fixed_sm_count=True)
     statistics = search(runner, plan, Judge(oracles=()))
-    assert statistics.cases == len({replace(case, seed=0).digest for case in runner.ran}) < 200
+    again = 1  # a scout, with a seed that asks for second runs
+    assert statistics.cases - again == len({replace(case, seed=0).digest for case in runner.ran}) < 200
 
 
 def test_a_search_with_time_and_cases_ends_with_what_comes_first() -> None:
@@ -181,6 +185,41 @@ def test_all_ops_and_devices_take_turns() -> None:
     pairs = [(case.op_name, case.device.slug) for case in runner.ran]
     assert set(pairs) == {(op, device) for op in ("layer_norm", "rms_norm") for device in ("rtx-pro-6000", "h200")}
     assert min(pairs.count(pair) for pair in pairs) >= 10
+
+
+def test_all_ops_have_a_batch_on_the_first_device_before_the_next_begins() -> None:
+    other = replace(OP, name="rms_norm")
+    runner = ImmediateRunner(clean)
+    devices = (DEVICE, replace(DEVICE, slug="h200"), replace(DEVICE, slug="b200"))
+    search(runner, replace(PLAN, ops=(OP, other), devices=devices))
+    begun = list(dict.fromkeys(case.device.slug for case in runner.ran))
+    assert begun == [device.slug for device in devices]
+    before = runner.ran[: next(number for number, case in enumerate(runner.ran) if case.device.slug == "h200")]
+    assert min(Counter(case.op_name for case in before).values()) > BATCH_SIZE
+
+
+def test_an_op_that_a_device_declines_begins_on_the_next() -> None:
+    def declines(case: Case) -> Run:
+        run = clean(case)
+        return replace(run, ending=Refused(message="not on this GPU")) if case.device == DEVICE else run
+
+    runner = ImmediateRunner(declines)
+    h200 = replace(DEVICE, slug="h200")
+    search(runner, replace(PLAN, devices=(DEVICE, h200), budget=CaseBudget(cases=20)))
+    assert Counter(case.device.slug for case in runner.ran) == {DEVICE.slug: 2, "h200": 18}
+
+
+def test_the_first_cases_of_an_op_have_neither_second_runs_nor_other_configs() -> None:
+    runner = ImmediateRunner(clean)
+    search(runner, replace(PLAN, budget=CaseBudget(cases=2 + BATCH_SIZE)))
+    assert {case.configs.get(KERNEL, 0) for case in runner.ran} == {0}
+    assert not any(map(is_sampled, runner.ran[:2]))
+
+
+def test_every_check_of_autotuners_comes_after_the_first_batch() -> None:
+    runner = ImmediateRunner(clean)
+    search(runner, replace(PLAN, budget=CaseBudget(cases=2 + BATCH_SIZE + 3)))
+    assert [autotuner_check(case) for case in runner.ran[-3:]] == [Rerun.TUNING, Rerun.TUNING, Rerun.KEYS]
 
 
 def test_an_interrupt_keeps_the_counts() -> None:

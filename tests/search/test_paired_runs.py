@@ -10,7 +10,7 @@ from harness import catalogue
 from harness.model.case import Case, ProgramOrder
 from harness.model.kernel_resources import Resources
 from harness.model.launch_difference import Plainer
-from harness.model.paired_run import PairedRun, PairedRunRequest, RunRequest
+from harness.model.paired_run import PairedRun, PairedRunRequest, RunRequest, SecondRun
 from harness.model.run import Crashed, Ending, Launch, Run
 from harness.model.verdict import Severity
 from harness.oracles import registry
@@ -223,7 +223,10 @@ def test_late_resources_are_checked_for_former_paired_runs_too() -> None:
     judge = Judge(oracles=oracles, resources=LateCompiler())
     runner = Dying(clean)
     statistics = Campaign(
-        replace(PLAN, budget=CaseBudget(cases=1)), CampaignWorkers(runner=runner, processes=1), judge, Silent()
+        replace(PLAN, budget=CaseBudget(cases=1), second_runs=frozenset({SecondRun.SM_COUNT})),
+        CampaignWorkers(runner=runner, processes=1),
+        judge,
+        Silent(),
     ).run()
     assert [one.case.device.sm_count in SM_COUNTS for one in runner.submitted if isinstance(one, PairedRunRequest)] == [
         True

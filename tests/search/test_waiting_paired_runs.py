@@ -8,7 +8,7 @@ import pytest
 
 from harness.model.case import Case
 from harness.model.op import Dim
-from harness.model.paired_run import PairedRunRequest, RunRequest, case_of
+from harness.model.paired_run import PairedRunRequest, RunRequest, SecondRun, case_of
 from harness.model.run import Run
 from harness.oracles import registry
 from harness.search.campaign import VALUE_VARIANTS_PER_PROCESS, Campaign, CampaignWorkers
@@ -20,6 +20,8 @@ from tests.search.fakes import DEVICE, OP, DifferingRunner, FaultingRunner, Imme
 LONG_S = 0.3
 GROWING = replace(OP, dims={**OP.dims, "T": Dim(low=1, high=2048, grows=True)})
 PLAN = CampaignPlan(ops=(GROWING,), devices=(DEVICE,), budget=TimeBudget(seconds=LONG_S), seed=5)
+SAMPLED = replace(PLAN, second_runs=frozenset({SecondRun.SM_COUNT}))
+"""A plan whose first case has a paired run."""
 OTHER_SM_COUNTS = Judge(oracles=(registry.find("sm-invariance"),))
 """A judge that requests a paired run for one case in eight."""
 
@@ -76,7 +78,7 @@ def without_sm_count(case: Case) -> str:
 
 def test_at_the_deadline_a_case_is_judged_without_queued_paired_runs() -> None:
     runner = Compiling(clean)
-    statistics = Campaign(PLAN, CampaignWorkers(runner=runner, processes=3), OTHER_SM_COUNTS, Silent()).run()
+    statistics = Campaign(SAMPLED, CampaignWorkers(runner=runner, processes=3), OTHER_SM_COUNTS, Silent()).run()
     assert runner.waiting
     assert all(future.cancelled() for future in runner.waiting)
     assert (statistics.cases, statistics.failed) == (len(runner.ran), 0)
@@ -117,7 +119,7 @@ def test_at_the_deadline_a_differing_paired_run_is_still_rerun_in_full(wider: fl
 
     runner = Late(clean, wider=wider)
     watcher = Releasing(runner.run)
-    statistics = Campaign(PLAN, CampaignWorkers(runner=runner, processes=3), OTHER_SM_COUNTS, watcher).run()
+    statistics = Campaign(SAMPLED, CampaignWorkers(runner=runner, processes=3), OTHER_SM_COUNTS, watcher).run()
     assert watcher.released
     assert [one.fail.oracle for one in statistics.in_order()] == expected
 
