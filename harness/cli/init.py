@@ -113,6 +113,7 @@ examples:
   harness init                          all kernels of this repository
   harness init my_kernels/norm.py       the functions or kernels of one file
   harness init my_kernels.norm --dry-run   show the changes, write nothing
+  harness init my_kernels.norm:rms_norm    one function of a module
   harness run -- pytest tests/test_norm.py
   harness init --from tests/test_norm.py::test_rms_norm   what the test called
   harness init --from b8773cc1          the test of a finding
@@ -122,7 +123,10 @@ examples:
 exit status: 0 the files are written; 2 usage error, and nothing is written
 """
     parser.add_argument(
-        "targets", nargs="*", metavar="TARGET", help="a Python file, or a module as my_kernels.norm (default: search)"
+        "targets",
+        nargs="*",
+        metavar="TARGET",
+        help="a file, or a module as my_kernels.norm, perhaps with :function (default: search)",
     )
     parser.add_argument(
         "--from",

@@ -56,7 +56,9 @@ class InitPlan:
 
 
 def plan(root: Path, targets: Iterable[str], *, has_workflow: bool) -> InitPlan:
-    """Plan the files for a repository.  `targets` are files or dotted modules; without any, all files with kernels.
+    """Plan the files for a repository.  `targets` are files or dotted modules, perhaps with `:function`.
+
+    Without any, all files with kernels are drafted.
 
     Raises:
         UsageError: a target does not exist or defines nothing to test, or no file of the repository has a kernel.
@@ -139,6 +141,7 @@ def overwritten(planned: InitPlan) -> tuple[Path, ...]:
 
 
 def _target(root: Path, target: str) -> SourceFile:
+    target, _, function = target.partition(":")
     path = root / target
     if path.suffix != ".py":
         inside = Path(*target.split("."))
@@ -147,7 +150,7 @@ def _target(root: Path, target: str) -> SourceFile:
         path = next((file for file in files_of if file.is_file()), path)
     if not path.is_file():
         raise UsageError(f"there is no {target}: name a Python file of this repository, or a module as my_kernels.norm")
-    source = read_source(path)
+    source = read_source(path).only(function) if function else read_source(path)
     if not source.subjects:
         raise UsageError(f"{target} defines neither a kernel nor a public function")
     return source

@@ -2,11 +2,12 @@
 
 import ast
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from harness.errors import UsageError
+from harness.drafts.stated_domain import StatedDomain, stated_domain
+from harness.errors import UsageError, unknown
 
 JIT_NAMES = frozenset({"jit", "triton.jit", "tl.jit"})
 CONSTEXPR = "constexpr"
@@ -65,6 +66,8 @@ class PublicFunction:
     """What the function unpacks, as in `T, D = x.shape`: the tensor, and the names of its axes."""
     launches: bool
     """True if it launches a kernel of its file, directly or through other functions of the file."""
+    stated: StatedDomain
+    """What its docstring and its checks say of its arguments."""
     is_differentiable: bool
     """True if it does so through a class of the file, as a `torch.autograd.Function`."""
 
@@ -81,6 +84,23 @@ class SourceFile:
     def subjects(self) -> tuple[Kernel | PublicFunction, ...]:
         """What a suite should test: functions that launch kernels; without any, the kernels themselves."""
         return tuple(function for function in self.functions if function.launches) or self.kernels or self.functions
+
+    def only(self, name: str) -> "SourceFile":
+        """Return the file with this function or kernel alone.
+
+        Raises:
+            UsageError: the file defines neither of this name.
+        """
+        by_name: dict[str, Kernel | PublicFunction] = {
+            subject.name: subject for subject in (*self.kernels, *self.functions)
+        }
+        match by_name.get(name):
+            case Kernel() as kernel:
+                return replace(self, kernels=(kernel,), functions=())
+            case PublicFunction() as function:
+                return replace(self, kernels=(), functions=(function,))
+            case None:
+                raise unknown("function", name, by_name)
 
 
 def read_source(path: Path) -> SourceFile:
@@ -110,6 +130,7 @@ def read_source(path: Path) -> SourceFile:
                 parameters=_parameters(node),
                 unpacked=tuple(_unpacked(node)),
                 launches=node.name in launching,
+                stated=stated_domain(node),
                 is_differentiable=_uses(node, classes),
             )
             for node in hosts

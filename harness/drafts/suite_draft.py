@@ -1,12 +1,17 @@
 """The draft of a suite from sources: an op for each function or kernel, with guesses that a person checks."""
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
+from typing import get_args
 
 from harness.drafts.signatures import FLOAT_NAMES, Kernel, PublicFunction, SourceFile, SourceParameter
+from harness.drafts.stated_axes import StatedAxes
+from harness.drafts.stated_domain import StatedDomain
 from harness.drafts.suite_text import OpText, SuiteText, draft_text, in_braces, missing
+from harness.model.case import DType
+from harness.model.input_spec import Integer
 
 VECTORS = re.compile(r"(.*_)?(w|weight|b|bias|gamma|beta|scale)(_ptr)?")
 """Names of tensors with one axis, that of the features."""
@@ -16,9 +21,8 @@ INDICES = re.compile(
 """Names of tensors that hold integers, whose range only a person knows."""
 TABLES = re.compile(r"(.*_)?tables?")
 CUMULATIVE = re.compile(r"cu_?(seq)?_?len(gth)?s?(_\w+)?|.*_indptr|indptr")
-NO_NAME = re.compile(r"_+")
-"""A name for an axis that the code does not use."""
-FREE_AXES = ("T", "D", "N", "M", "K", "R")
+INTEGERS = frozenset(get_args(Integer))
+BY_TORCH_NAME = {dtype.torch_name: dtype for dtype in DType if dtype.is_differentiable}
 STRIDES = re.compile(r"stride|(^|_)ld[a-c]?$")
 FLAGS = re.compile(r"^(HAS|IS|USE|WITH)_|^CAUSAL$|^EVEN_")
 BLOCKS = re.compile(r"BLOCK|TILE|^B[A-Z]?$")
@@ -83,41 +87,105 @@ def _definition(name: str, tensors: Sequence[str], passed: Sequence[str]) -> str
 
 
 def _function_text(function: PublicFunction, module: TestedModule) -> OpText:
-    shapes = _named_axes(function.unpacked)
+    stated = function.stated
     tensors = [parameter for parameter in function.parameters if _is_tensor(parameter)]
-    axes = next((shapes[parameter.name] for parameter in tensors if parameter.name in shapes), ("T", "D"))
-    grad = "" if function.is_differentiable else ", grad=False"
-    inputs = {
-        tensor.name: _integers_text(tensor.name, shapes.get(tensor.name), axes, _optional(tensor))
-        or _tensor_text(tensor, shapes.get(tensor.name, axes), axes, grad)
-        for tensor in tensors
-    }
-    further = [parameter for parameter in function.parameters if parameter not in tensors and parameter.is_required]
-    sizes = [parameter.name for parameter in further if parameter.annotation in {"int", ""}]
-    options = {parameter.name: _option_text(parameter) for parameter in further if parameter.name not in sizes}
-    used = dict.fromkeys(axis for text in inputs.values() for axis in re.findall(r'"(\w+)"', text))
-    dims = {axis: _dim_text(axis, number, len(used)) for number, axis in enumerate(used)}
-    dims |= dict.fromkeys(sizes, "Dim(low=1, high=16)")
+    names = [parameter.name for parameter in tensors]
+    known = StatedAxes(names, function.unpacked, stated)
+    shapes = known.shapes
+    axes = next((shapes[name] for name in names if name in shapes), ("T", "D"))
+    own_types = _types_of_case(names, stated)
+    inputs = {tensor.name: _input_text(tensor, function, known, axes, own_types) for tensor in tensors}
+    further = [parameter for parameter in function.parameters if _is_further(parameter, tensors, stated)]
+    sizes = [parameter.name for parameter in further if parameter.annotation in {"int", ""} and parameter.is_required]
+    options = {parameter.name: _option_text(parameter, stated) for parameter in further if parameter.name not in sizes}
+    used = dict.fromkeys(axis for text in inputs.values() for axis in _axes_in(text))
+    ranges = {axis: limits.text for axis, limits in known.limits.items() if limits.text}
+    dims = {axis: ranges.get(axis) or _dim_text(axis, number, len(used)) for number, axis in enumerate(used)}
+    dims |= {name: _size_text(name, stated) for name in sizes}
     passed = [parameter for parameter in function.parameters if parameter in tensors or parameter in further]
-    names = [parameter.name for parameter in passed]
+    arguments = [parameter.name for parameter in passed]
     called = ", ".join(map(_keyword, passed))
+    more = {"options": in_braces(options)} if options else {}
+    more |= {"where": f"lambda at: {known.condition}"} if known.condition else {}
+    more |= {"dtypes": f"({', '.join(f'DType.{dtype.name}' for dtype in own_types)},)"} if own_types else {}
     return OpText(
         name=function.name,
         notes=(
             f"{module.source.path.name}:{function.line}",
-            *_guesses("the shape of", [name for name in inputs if name not in shapes]),
-            *_guesses("the ranges of", dims),
-            *_guesses("the values of", options),
+            *_guesses("the shape of", known.nameless),
+            *_guesses("by the docstring, the shape of", known.documented),
+            *_guesses("by the docstring, the values of", [name for name in names if name in stated.draws]),
+            *_guesses("by the docstring, the type of", [name for name in names if name in stated.elements]),
+            *_guesses("the ranges of", [axis for axis in dims if axis not in ranges]),
+            *_guesses("the values of", [name for name in options if name not in stated.choices]),
             *_integer_guesses(inputs),
+            *known.notes,
         ),
         dims=dims,
         inputs=inputs,
-        more={"options": in_braces(options)} if options else {},
-        passed=names,
+        more=more,
+        passed=arguments,
         body=(_import_as(module, function.name), "", f"return library_function({called})"),
-        defined=names,
-        definition=(_definition(function.name, list(inputs), names),),
+        defined=arguments,
+        definition=(_definition(function.name, list(inputs), arguments),),
     )
+
+
+def _is_further(parameter: SourceParameter, tensors: Sequence[SourceParameter], stated: StatedDomain) -> bool:
+    """Return True for a parameter that is no tensor, and has no default, or values of which the source lists all."""
+    return parameter not in tensors and (parameter.is_required or parameter.name in stated.choices)
+
+
+def _types_of_case(tensors: Sequence[str], stated: StatedDomain) -> tuple[DType, ...]:
+    """Return the element types of cases, if the function checks those of its first tensor of floats."""
+    kinds = next((stated.types[name] for name in tensors if name in stated.types), ())
+    types = tuple(BY_TORCH_NAME[kind] for kind in kinds if kind in BY_TORCH_NAME)
+    is_of_all = all(stated.types.get(name, kinds) == kinds for name in tensors)
+    return types if types and is_of_all and len(tensors) == sum(name in stated.types for name in tensors) else ()
+
+
+def _input_text(
+    parameter: SourceParameter,
+    function: PublicFunction,
+    known: StatedAxes,
+    axes: Sequence[str],
+    own_types: Sequence[DType],
+) -> str:
+    name, stated = parameter.name, function.stated
+    own = known.shapes.get(name)
+    more = _optional(parameter)
+    if name in stated.contiguous:
+        more += f", contiguous={stated.contiguous[name]}"
+    total = axes[1] if known.packs_batch_of_one and len(axes) > 1 else axes[0]
+    kinds = stated.types.get(name) or tuple(filter(None, [stated.elements.get(name)]))
+    by_name = _integers_text(name, own, (total, *axes[1:]), more)
+    is_of_integers = len(kinds) == 1 and kinds[0] in INTEGERS
+    if not by_name.startswith("segments(") and (is_of_integers or name in stated.below):
+        high = f'"{stated.below[name]}"' if name in stated.below else "2" if kinds[0] == "bool" else "1"
+        kind = f', dtype="{kinds[0]}"' if is_of_integers and kinds[0] != "int64" else ""
+        return f"integers({_quoted(own or axes[:1])}, high={high}{kind}{more})"
+    if by_name:
+        return by_name
+    if len(kinds) == 1 and kinds[0] in BY_TORCH_NAME and not own_types:
+        more += f", dtype=DType.{BY_TORCH_NAME[kinds[0]].name}"
+    if name in stated.draws:
+        more += f", draw=Draw.{stated.draws[name]}"
+    more += "" if function.is_differentiable else ", grad=False"
+    shape = own or (axes[-1:] if VECTORS.fullmatch(name) else axes)
+    return f"tensor({_quoted(shape)}{more})"
+
+
+def _axes_in(text: str) -> Iterator[str]:
+    """Yield the dims that the extents of a declaration name, and the limit of its integers."""
+    extents = re.match(r'\w+\(((?:"[^"]*"|\d+)(?:, (?:"[^"]*"|\d+))*)', text)
+    limit = re.search(r'high="(\w+)"', text)
+    for part in (extents[1] if extents else "", limit[1] if limit else ""):
+        yield from re.findall(r"[A-Za-z_]\w*", part)
+
+
+def _size_text(name: str, stated: StatedDomain) -> str:
+    chosen = [str(value) for value in stated.choices.get(name, ()) if isinstance(value, int)]
+    return f"groups({', '.join(chosen)})" if chosen else "Dim(low=1, high=16)"
 
 
 def _import_as(module: TestedModule, name: str) -> str:
@@ -137,22 +205,9 @@ def _is_tensor(parameter: SourceParameter) -> bool:
     return not parameter.annotation and parameter.is_required and not re.fullmatch(r"n_\w+|num_\w+|dim", parameter.name)
 
 
-def _tensor_text(parameter: SourceParameter, own: Sequence[str], axes: Sequence[str], grad: str) -> str:
-    shape = axes[-1:] if VECTORS.fullmatch(parameter.name) and own is axes else own
-    return f"tensor({_quoted(shape)}{_optional(parameter)}{grad})"
-
-
 def _optional(parameter: SourceParameter) -> str:
-    return ", optional=True" if not parameter.is_required and parameter.default is None else ""
-
-
-def _named_axes(unpacked: Sequence[tuple[str, tuple[str, ...]]]) -> dict[str, tuple[str, ...]]:
-    """Return the axes of each tensor; those that the code calls `_` get names of their own."""
-    taken = {axis for _, axes in unpacked for axis in axes}
-    free = iter([axis for axis in FREE_AXES if axis not in taken] + [f"A{number}" for number in range(100)])
-    return {
-        tensor: tuple(next(free) if NO_NAME.fullmatch(axis) else axis for axis in axes) for tensor, axes in unpacked
-    }
+    may_be_none = "Optional[" in parameter.annotation or parameter.annotation.endswith("None")
+    return ", optional=True" if parameter.default is None or (parameter.is_required and may_be_none) else ""
 
 
 def _integers_text(name: str, own: Sequence[str] | None, axes: Sequence[str], optional: str = "") -> str:
@@ -162,7 +217,8 @@ def _integers_text(name: str, own: Sequence[str] | None, axes: Sequence[str], op
     """
     stem = re.sub(r"_(ptr|pointer)$", "", name.lower())
     if CUMULATIVE.fullmatch(stem):
-        return f'segments("{axes[0]}", 4{optional})'
+        counted = [extent.removesuffix("+1") for extent in own or () if re.fullmatch(r"[A-Za-z]\w*\+1", extent)]
+        return f'segments("{axes[0]}", {_quoted(counted) or "4"}{optional})'
     if not INDICES.fullmatch(stem):
         return ""
     shape = _quoted(own or axes[:1]) + (", 4" if own is None and TABLES.fullmatch(stem) else "")
@@ -179,16 +235,16 @@ def _integer_guesses(inputs: Mapping[str, str]) -> list[str]:
     return [
         f"guessed: {name} holds integers, all 0 for now: write their range and dtype"
         for name, text in inputs.items()
-        if text.startswith("integers(")
+        if text.startswith("integers(") and re.search(r"high=1\b", text)
     ] + [
-        f"guessed: {name} holds cumulative lengths, of up to 4 sequences"
+        f"guessed: {name} holds cumulative lengths of packed sequences"
         for name, text in inputs.items()
         if text.startswith("segments(")
     ]
 
 
 def _quoted(axes: Sequence[str]) -> str:
-    return ", ".join(f'"{axis}"' for axis in axes)
+    return ", ".join(axis if axis.isdecimal() else f'"{axis}"' for axis in axes)
 
 
 def _dim_text(axis: str, number: int, count: int) -> str:
@@ -197,7 +253,10 @@ def _dim_text(axis: str, number: int, count: int) -> str:
     return "width(256)" if number == count - 1 else f"Dim(low=1, high={8 if axis in {'B', 'H', 'G'} else 64})"
 
 
-def _option_text(parameter: SourceParameter) -> str:
+def _option_text(parameter: SourceParameter, stated: StatedDomain) -> str:
+    if chosen := stated.choices.get(parameter.name):
+        first = [parameter.default] if parameter.default in chosen else []
+        return f"({', '.join(map(_literal, dict.fromkeys([*first, *chosen])))},)"
     match parameter.annotation:
         case "bool":
             return "(False, True)"
@@ -205,6 +264,10 @@ def _option_text(parameter: SourceParameter) -> str:
             return "(1.0,)"
         case _:
             return "(None,)"
+
+
+def _literal(value: object) -> str:
+    return f'"{value}"' if isinstance(value, str) else repr(value)
 
 
 # --- kernels ---------------------------------------------------------------------------------------------------------

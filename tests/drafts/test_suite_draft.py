@@ -53,7 +53,7 @@ def test_guesses_are_marked_and_integers_are_no_floats(tmp_path: Path) -> None:
         "# guessed: the values of scale",
         "# guessed: block_table holds integers, all 0 for now: write their range and dtype",
         "# guessed: seq_lens holds integers, all 0 for now: write their range and dtype",
-        "# guessed: cu_seqlens holds cumulative lengths, of up to 4 sequences",
+        "# guessed: cu_seqlens holds cumulative lengths of packed sequences",
     ]
 
 
