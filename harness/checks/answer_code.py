@@ -6,8 +6,9 @@ import importlib.util
 import os
 import sys
 from functools import cache
+from importlib.machinery import EXTENSION_SUFFIXES, SOURCE_SUFFIXES, ExtensionFileLoader, FileFinder, SourceFileLoader
 from pathlib import Path
-from types import ModuleType
+from types import CodeType, ModuleType
 from typing import Any
 
 from harness.checks.answer import CodePlace
@@ -17,6 +18,14 @@ MODULE_PREFIX = "harness_answer_"
 
 class CodeMissing(Exception):
     """A place names no such file, module or function."""
+
+
+class _SourceOnly(SourceFileLoader):
+    """Compiles a file from its text: a compiled one beside it may be forged."""
+
+    def get_code(self, fullname: str) -> CodeType:
+        path = self.get_filename(fullname)
+        return self.source_to_code(self.get_data(path), path)
 
 
 def load(place: CodePlace) -> Any:
@@ -40,8 +49,7 @@ def _module(place: CodePlace) -> ModuleType:
 
 
 def _by_name(name: str) -> ModuleType:
-    if (folder := str(Path.cwd())) not in sys.path:
-        sys.path.append(folder)
+    _import_sources_of(str(Path.cwd()))
     return importlib.import_module(name)
 
 
@@ -49,10 +57,9 @@ def _by_name(name: str) -> ModuleType:
 def _of_file(file: str) -> ModuleType:
     """Import the file once, under a name of its own; what lies beside it can be imported."""
     path = Path(file)
-    if (folder := str(path.parent)) not in sys.path:
-        sys.path.append(folder)
+    _import_sources_of(str(path.parent))
     name = f"{MODULE_PREFIX}{path.stem}_{hashlib.sha256(os.fsencode(path)).hexdigest()[:8]}"
-    spec = importlib.util.spec_from_file_location(name, path)
+    spec = importlib.util.spec_from_file_location(name, path, loader=_SourceOnly(name, str(path)))
     if spec is None or spec.loader is None:
         raise CodeMissing(f"{file} is no Python file")
     module = importlib.util.module_from_spec(spec)
@@ -63,6 +70,21 @@ def _of_file(file: str) -> ModuleType:
         del sys.modules[name]
         raise
     return module
+
+
+@cache
+def _import_sources_of(folder: str) -> None:
+    """Make modules of the folder, and of packages in it, importable from their texts alone."""
+
+    def find(path: str) -> FileFinder:
+        if (path != folder and not path.startswith(folder + os.sep)) or "site-packages" in path:
+            raise ImportError
+        return FileFinder(path, (ExtensionFileLoader, EXTENSION_SUFFIXES), (_SourceOnly, SOURCE_SUFFIXES))
+
+    sys.path_hooks.insert(0, find)
+    sys.path_importer_cache.clear()
+    if folder not in sys.path:
+        sys.path.append(folder)
 
 
 def code_of(function: Any) -> Any:

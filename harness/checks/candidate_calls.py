@@ -5,9 +5,10 @@ that are the same for other inputs.  The candidate may corrupt its own process, 
 put back after each call.  `referee` compares its outputs once more, in a process that never imports it.
 """
 
+import hashlib
 import os
 import sys
-from collections import deque
+import traceback
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from functools import cache
@@ -18,21 +19,37 @@ from typing import Any
 import torch
 from torch.overrides import TorchFunctionMode
 
-from harness.checks.answer import CONTROL, Answer
+from harness.checks.answer import CONTROL, NO_BACKWARD, REFUSED, Answer
 from harness.checks.answer_code import code_of, load
 from harness.checks.kept_outputs import keep_names, keep_outputs, key_of
 from harness.checks.reference import Reference, arguments_of, built
-from harness.engines.torch.torch_seam import plain_torch
+from harness.engines.torch.torch_seam import plain_torch, tree_leaves
 from harness.execution.hypothesis_notes import note
 from harness.execution.result_forms import named
 
 MOST_REMEMBERED = 256
-MOST_KEPT_BYTES = 1 << 28
-"""The memory of the results of torch's functions that one call keeps; beyond it, the latest ones stay."""
+CONTROLLING = frozenset({REFUSED, NO_BACKWARD, "CannotExecute", "OutOfMemoryError", "NotImplementedError"})
+"""Exceptions that a harness may take for the end of a case which shows nothing."""
 FEWEST_BETWEEN = 5
 """From so many elements on, the ends of a tensor stay as they are when a candidate is called with other values."""
 DISTINCT_VALUES = 4
 """Finite values that an output must have to be no right result of other inputs, as the zeros of one column may be."""
+
+
+HARNESS = str(Path(__file__).parents[1]) + os.sep
+
+
+def is_forged(error: BaseException) -> bool:
+    """Return True if the candidate raised an exception by which others explain that a case shows nothing.
+
+    Those of the harness come from its own files.  `MemoryError` comes from no function of torch, which raises
+    `RuntimeError`, and the reference has computed the same case.
+    """
+    if isinstance(error, MemoryError):
+        return True
+    is_ours = type(error).__module__.partition(".")[0] == "harness" or type(error).__name__ in CONTROLLING
+    *_, (frame, _) = traceback.walk_tb(error.__traceback__)
+    return is_ours and not frame.f_code.co_filename.startswith(HARNESS)
 
 
 class InputChanged(Exception):
@@ -45,6 +62,14 @@ class ReferenceCalled(Exception):
 
 class ProcessForked(Exception):
     """The candidate forked its process."""
+
+
+class OutsideReached(Exception):
+    """The candidate tried what its process is kept from: to write files, start processes, send signals or connect."""
+
+
+class RefusalForged(Exception):
+    """The candidate raised what only the harness raises, or claimed that memory ran out."""
 
 
 class NoBackward(Exception):
@@ -61,7 +86,8 @@ def call(answer: Answer, inputs: Mapping[str, Any], sizes: Mapping[str, int], *,
         again: call it twice, first with other values in the same memory; only what the second call returns counts.
 
     Raises:
-        InputChanged, ReferenceCalled, ProcessForked, NoBackward: as their classes say.
+        InputChanged, ReferenceCalled, ProcessForked, OutsideReached, RefusalForged, NoBackward: as their classes
+            say.
         NotALegalCase: the candidate or the reference fails, and the reference fails for these inputs.
         Exception: whatever the candidate raises, if the reference does not.
     """
@@ -73,13 +99,18 @@ def call(answer: Answer, inputs: Mapping[str, Any], sizes: Mapping[str, int], *,
     try:
         with candidate.spoils(), _ReferenceWatch(answer, candidate.guarded), _TorchResults() as torch_results:
             returned = candidate.function(*arguments_of(answer, inputs, sizes))
-    except ReferenceCalled:
-        raise
-    except Exception:
+    except _Watched as watched:
+        raise ReferenceCalled(str(watched)) from None
+    except Exception as error:
         candidate.reference.refuse_if_illegal(kept, sizes)
+        candidate.refuse_forks()
+        if isinstance(error, PermissionError):
+            raise OutsideReached(f"the candidate reaches outside its process: {error}") from error
+        if is_forged(error):
+            text = f"the candidate raises {type(error).__name__} where the reference computes: {error}"
+            raise RefusalForged(text) from error
         raise
-    if candidate.has_forked:
-        raise ProcessForked("the candidate forks its process")
+    candidate.refuse_forks()
     with plain_torch():
         candidate.reference.refuse_if_illegal(kept, sizes)
         _refuse_changes(answer, inputs, kept)
@@ -197,6 +228,10 @@ class _Candidate:
         if len(self._earlier) < MOST_REMEMBERED:
             self._earlier.setdefault(form, (input_key, output_key))
 
+    def refuse_forks(self) -> None:
+        if self.has_forked:
+            raise ProcessForked("the candidate forks its process")
+
     def _note_fork(self) -> None:
         self.has_forked = self.has_forked or self._is_in_candidate
 
@@ -218,6 +253,10 @@ def _candidate(answer: Answer) -> _Candidate:
     return _Candidate(answer)
 
 
+class _Watched(Exception):
+    """As `ReferenceCalled`, which a candidate may raise itself."""
+
+
 class _ReferenceWatch:
     """Notices a call of the reference's code while the context lasts, by whatever name it was imported."""
 
@@ -233,7 +272,7 @@ class _ReferenceWatch:
     def __exit__(self, kind: object, error: object, at: object) -> None:
         sys.setprofile(None)
         if self._is_called:
-            raise ReferenceCalled(f"the candidate calls the reference {self._name}")
+            raise _Watched(f"the candidate calls the reference {self._name}")
 
     def _see(self, frame: FrameType, event: str, argument: Any) -> None:
         del argument
@@ -246,53 +285,46 @@ def _place(code: CodeType) -> tuple[str, str, int]:
 
 
 class _TorchResults(TorchFunctionMode):
-    """Keeps what torch's functions return in a call.  A kernel that only copies one of them computes nothing."""
+    """Remembers by digest what torch's functions compute in a call.  A kernel that only copies that computes nothing.
+
+    Digests take no memory, so many other calls hide nothing.  Views and results in the memory of an argument are not
+    computed.
+    """
 
     def __init__(self) -> None:
         super().__init__()
-        self._results: deque[torch.Tensor] = deque()
-        self._bytes = 0
+        self._digests: set[bytes] = set()
 
     def __torch_function__(
         self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
     ) -> Any:
-        """Call the function, and keep its result."""
+        """Call the function, and remember its result."""
         returned = func(*args, **(kwargs or {}))
-        for each in returned if isinstance(returned, tuple | list) else (returned,):
-            if isinstance(each, torch.Tensor):
-                self._keep(each)
+        with plain_torch():
+            before = {_memory(value) for value in tree_leaves((args, kwargs)) if isinstance(value, torch.Tensor)}
+            for each in returned if isinstance(returned, tuple | list) else (returned,):
+                if isinstance(each, torch.Tensor) and each.numel() > 1 and _memory(each) not in before:
+                    self._digests.add(_digest(each))
         return returned
 
-    def _keep(self, result: torch.Tensor) -> None:
-        # By memory and not by number: a candidate may call many functions before the one that matters.
-        self._results.append(result)
-        self._bytes += _bytes_of(result)
-        while self._bytes > MOST_KEPT_BYTES and len(self._results) > 1:
-            self._bytes -= _bytes_of(self._results.popleft())
-
     def has_all(self, outputs: Mapping[str, torch.Tensor], inputs: Mapping[str, torch.Tensor]) -> bool:
-        """Return True if each output has the values of a tensor that torch made in other memory, and of no input."""
-        return bool(outputs) and all(self._has(output, inputs) for output in outputs.values())
-
-    def _has(self, output: torch.Tensor, inputs: Mapping[str, torch.Tensor]) -> bool:
-        if output.numel() < 2 or any(_are_equal(output, value) for value in inputs.values()):
-            return False
-        if _is_constant(output):  # zeros of `torch.zeros`, for example
-            return False
-        memory = output.untyped_storage().data_ptr()
-        return any(
-            _are_equal(output, result) for result in self._results if result.untyped_storage().data_ptr() != memory
+        """Return True if each output has the values that a function of torch computed, and those of no input."""
+        given = set(map(_digest, inputs.values()))
+        return bool(outputs) and all(
+            output.numel() > 1 and not _is_constant(output) and _digest(output) in self._digests - given
+            for output in outputs.values()
         )
 
 
-def _bytes_of(tensor: torch.Tensor) -> int:
-    return tensor.numel() * tensor.element_size()
+def _memory(tensor: torch.Tensor) -> int:
+    return tensor.untyped_storage().data_ptr()
 
 
-def _are_equal(first: torch.Tensor, second: torch.Tensor) -> bool:
-    if first.numel() != second.numel() or first.dtype != second.dtype:
-        return False
-    return bool((first.detach().reshape(-1) == second.detach().reshape(-1)).all())
+def _digest(tensor: torch.Tensor) -> bytes:
+    """Return a digest of type and elements in their order, whatever the shape and the layout; zeros have no sign."""
+    values = tensor.detach().reshape(-1)
+    values = values + 0 if values.is_floating_point() and values.itemsize > 1 else values.contiguous()
+    return hashlib.sha256(str(values.dtype).encode() + values.view(torch.uint8).numpy().tobytes()).digest()
 
 
 def _is_constant(value: torch.Tensor) -> bool:

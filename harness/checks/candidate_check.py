@@ -7,7 +7,11 @@ Every part that runs code of others runs in a process that may die.  The referee
 import hashlib
 import shutil
 import threading
+from collections.abc import Generator
+from concurrent.futures import CancelledError
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from math import prod
 from pathlib import Path
 
 from filelock import FileLock
@@ -18,7 +22,7 @@ from harness.checks.check_suites import FORWARD, REFEREE, write_referee_suite, w
 from harness.checks.check_verdict import CandidateFlaw, CheckVerdict, Ruling
 from harness.checks.code_places import CheckedCode
 from harness.checks.flaws import Evidences, counts_as_flaw, flaws_of, obstacle, replaced_names
-from harness.checks.rare_cases import has_usual_values, rare_cases
+from harness.checks.rare_cases import has_usual_values, rare_cases, sample_case
 from harness.checks.sampled_task import SampledTask, SampleOrder
 from harness.errors import WorkerError
 from harness.findings import store
@@ -28,8 +32,9 @@ from harness.model.case import HARNESS_FOLDER, Case, GradMode, Scale
 from harness.model.flaw_kind import FlawKind
 from harness.model.op import Op
 from harness.model.paired_run import PairedRun
-from harness.model.run import Completed, Raised, Refused, Run
+from harness.model.run import Completed, OutOfMemory, Raised, Refused, Run, TimedOut, Unsupported
 from harness.model.verdict import Fail
+from harness.oracles.endings import describe
 from harness.reports.finding_text import Sources, quoted, render
 from harness.search.campaign import Campaign, CampaignWorkers
 from harness.search.campaign_statistics import CampaignStatistics, Sighting, Trial
@@ -39,10 +44,14 @@ from harness.search.strategies import scouts
 from harness.suite import load_suite
 from harness.suite_files import named_in_project
 from harness.wording import counted
+from harness.workers.pool import Pool
+from harness.workers.supervision import confinement
 
 CHECKS = HARNESS_FOLDER / "checks"
 LEAST_RUNS = 4
 """A check does not end earlier: all zeros in one case may be chance."""
+LOST_SHARE = 0.25
+"""A candidate of which a larger share of the legal cases shows nothing is not checked."""
 REFEREED = 4
 """How many cases that passed the referee looks at."""
 ATTEMPTS = 2
@@ -58,6 +67,8 @@ class CheckOrder:
     """The sizes of some dims, by their size in the sample."""
     cases: int
     seed: int
+    limit_s: float
+    """The time limit of the check."""
     stops_at_flaw: bool
     stores_findings: bool
 
@@ -87,15 +98,48 @@ class CandidateCheck:
         self._folder = prepared(HARNESS_FOLDER) and CHECKS / order.identity
         self._folder.mkdir(parents=True, exist_ok=True)
         self._outputs = (self._folder / "outputs").absolute()
+        self._scratch = (self._folder / "scratch").absolute()
+        """Where the candidate may write, beside the outputs: a check begins and ends without it."""
         self._evidences = Evidences()
         self._lock = threading.Lock()
-        self._notes: list[str] = []
+        self._notes = [f"the candidate's processes could {text}" for text in confinement.lacking()]
         self._has_flaw = False
+        self._is_late = False
+        self._pool: Pool | None = None
+        """The processes that run code of others now."""
+        self._refereed = 0
+        """How many cases the referee judged."""
 
     def run(self) -> CheckVerdict:
         """Check it, after other processes are done that check the same candidate here."""
         with FileLock(self._folder / "lock"):
-            return self._run()
+            timer = threading.Timer(self._order.limit_s, self._end)
+            timer.daemon = True
+            timer.start()
+            try:
+                return self._run()
+            finally:
+                timer.cancel()
+
+    def _end(self) -> None:
+        """End the check, whatever its processes do: its time is up."""
+        with self._lock:
+            self._is_late = True
+            pool = self._pool
+        if pool is not None:
+            pool.close()
+
+    @contextmanager
+    def _ended_in_time(self, pool: Pool) -> Generator[None]:
+        with self._lock:
+            self._pool = pool
+        try:
+            if self._is_late:
+                raise WorkerError("the check has no time left")
+            yield
+        finally:
+            with self._lock:
+                self._pool = None
 
     def _run(self) -> CheckVerdict:
         answer = Answer(
@@ -106,15 +150,32 @@ class CandidateCheck:
             folder=str(self._outputs),
         )
         contents = {path: _content(path) for path in self._code.files}
-        task = self._sample(answer)
-        shutil.rmtree(self._outputs, ignore_errors=True)
-        outcome = self._attempts(answer, task)
+        with self._fresh_folders():
+            task = self._sample(answer)
+        with self._fresh_folders():
+            outcome = self._attempts(answer, task)
         changed = [str(path) for path, content in contents.items() if _content(path) != content]
         if changed:
             message = f"{', '.join(changed)} changed or vanished while the candidate was checked"
             outcome.flaws = (*outcome.flaws, CandidateFlaw(kind=FlawKind.TAMPERING, message=message))
-        shutil.rmtree(self._outputs, ignore_errors=True)
         return self._verdict(task, outcome)
+
+    @contextmanager
+    def _fresh_folders(self) -> Generator[None]:
+        """Have folders to which processes may write, and nothing that a process of before left there."""
+        folders = (self._scratch, self._outputs)
+        for folder in folders:
+            shutil.rmtree(folder, ignore_errors=True)
+            folder.mkdir(parents=True)
+        try:
+            yield
+        finally:
+            for folder in folders:
+                shutil.rmtree(folder, ignore_errors=True)
+
+    @property
+    def _writable(self) -> tuple[str, ...]:
+        return str(self._scratch), str(self._outputs)
 
     def _sample(self, answer: Answer) -> SampledTask:
         """Return what the samples of the arguments show, and the sizes that the reference accepts."""
@@ -123,7 +184,7 @@ class CandidateCheck:
             answer=replace(answer, folder="", weights_seed=0),
             inputs=code.inputs,
             declared=declared,
-            result=str((self._folder / "task.json").absolute()),
+            result=str(self._scratch / "task.json"),
         )
         files = tuple(_content(Path(place.file)) for place in (code.reference, code.inputs) if place.file)
         key = (code.reference, code.inputs, code.init_inputs, declared, files)
@@ -142,21 +203,28 @@ class CandidateCheck:
         for _ in range(ATTEMPTS):
             outcome.reason = ""
             try:
-                outcome.statistics = self._search(suite, ops[name], ops[f"{name}{FORWARD}"])
+                outcome.statistics = self._search(suite, task, ops[name], ops[f"{name}{FORWARD}"])
                 outcome.flaws = flaws_of(self._evidences)
                 if not outcome.flaws and outcome.statistics.passed:
                     outcome.flaws = self._referee(answer, task)
-            except WorkerError as error:  # the candidate may have destroyed what the processes need
+            except (WorkerError, CancelledError) as error:  # the candidate may have destroyed what the processes need
                 outcome.flaws, outcome.reason = flaws_of(self._evidences), str(error)
-            if outcome.flaws or not outcome.reason:
+            if self._is_late:
+                outcome.reason = f"the check took longer than {self._order.limit_s:g} s"
+            if outcome.flaws or not outcome.reason or self._is_late:
                 break
         return outcome
 
     def _verdict(self, task: SampledTask, outcome: _Outcome) -> CheckVerdict:
         statistics, reason = outcome.statistics, outcome.reason
         lost, completed = self._evidences.lost, self._evidences.completed
-        if completed and len(lost) > len(completed) and not reason:  # a candidate may choose what is checked of it
-            reason = f"{len(lost)} of {counted(len(lost) + len(completed), 'case')} show nothing: {obstacle(lost)}"
+        legal = len(lost) + len(completed)
+        if completed and len(lost) > LOST_SHARE * legal and not reason:  # a candidate may choose what is checked of it
+            reason = f"{len(lost)} of {counted(legal, 'case')} show nothing: {obstacle(lost)}"
+        if statistics.passed and not self._refereed and not reason:
+            reason = "no case passed that the referee could judge"
+        if outcome.flaws:
+            reason = ""
         is_right = statistics.passed and not reason
         ruling = Ruling.WRONG if outcome.flaws else Ruling.RIGHT if is_right else Ruling.UNCHECKED
         if ruling is Ruling.UNCHECKED and not reason:
@@ -176,15 +244,19 @@ class CandidateCheck:
             devices=tuple(device.slug for device in self._processes.devices),
             dims=tuple(map(str, task.dims)),
             notes=tuple(self._notes),
+            largest=self._largest(),
             seed=self._order.seed,
         )
 
     # --- the search --------------------------------------------------------------------------------------------------
 
-    def _search(self, suite: str, full: Op, forward: Op) -> CampaignStatistics:
+    def _search(self, suite: str, task: SampledTask, full: Op, forward: Op) -> CampaignStatistics:
         """Search with gradients if the candidate has them."""
         order = self._order
-        with self._processes.session(suite, (full, forward), order.cases, order.seed) as session:
+        with (
+            self._processes.session(suite, (full, forward), order.cases, order.seed, self._writable) as session,
+            self._ended_in_time(session.pool),
+        ):
             op = self._with_or_without_gradients(session, full, forward)
             runner = RecordingRunner(session.pool, self._record)
             workers = CampaignWorkers(runner=runner, processes=session.processes)
@@ -197,6 +269,7 @@ class CandidateCheck:
             if not self._evidences.failures:
                 for case in rare_cases(op, self._evidences.completed):
                     self._examine_rare(session, op, case, statistics)
+                self._examine_sample(session, op, task, statistics)
         return statistics
 
     def _with_or_without_gradients(self, session: Session, full: Op, forward: Op) -> Op:
@@ -229,6 +302,26 @@ class CandidateCheck:
         for fail in examined.fails:
             self._add(fail, case, "")
 
+    def _examine_sample(self, session: Session, op: Op, task: SampledTask, statistics: CampaignStatistics) -> None:
+        """Judge a case of the sample's own size, for a candidate may know it."""
+        case = sample_case(op, {dim.name: dim.sizes[0] for dim in task.dims}, self._evidences.completed)
+        if case is None:
+            self._notes.append("the sample's own size was not judged: it is too large, or not legal for other values")
+            return
+        examined = session.judge.examine(op, case, session.pool.run)
+        if isinstance(examined.run.ending, TimedOut | OutOfMemory | Unsupported):
+            self._notes.append(f"the sample's own size was not judged: {describe(examined.run.ending)}")
+            return
+        self._record(examined.run)
+        statistics.count(examined)
+        for fail in examined.fails:
+            self._add(fail, case, "")
+
+    def _largest(self) -> str:
+        """Return the judged case with the most elements."""
+        judged = [run.case for run in self._evidences.completed if run.results]
+        return str(max(judged, key=lambda case: prod(case.dims.values()))) if judged else ""
+
     def tick(self, statistics: CampaignStatistics, latest: Case | None) -> None:
         """End the campaign after a flaw, once there are enough runs to name it."""
         del statistics, latest
@@ -259,16 +352,14 @@ class CandidateCheck:
         write_referee_suite(path, answer, task)
         suite = named_in_project(str(path))
         chosen = [run.case for run in self._evidences.completed if has_usual_values(run.case)][:REFEREED]
-        if not chosen:
-            self._notes.append("the referee had no case of normal values to look at")
-        with self._processes.pool(suite) as pool:
+        with self._processes.pool(suite, (str(self._scratch),)) as pool, self._ended_in_time(pool):
             for case in chosen:
                 again = replace(
                     case, op=f"{suite}:{REFEREE}", options={}, configs={}, grad_mode=GradMode.NO_GRAD, frozen=()
                 )
                 match pool.run(again).ending:
                     case Completed():
-                        pass
+                        self._refereed += 1
                     case Raised(kind=kind, message=message):
                         text = f"{kind}: {message}"
                         return (CandidateFlaw(kind=FlawKind.TAMPERING, message=text, case=str(case)),)

@@ -40,8 +40,8 @@ class CheckProcesses:
         """End every process."""
         self._zygotes.close()
 
-    def session(self, suite: str, ops: tuple[Op, ...], cases: int, seed: int) -> Session:
-        """Return the session of a search."""
+    def session(self, suite: str, ops: tuple[Op, ...], cases: int, seed: int, folders: tuple[str, ...]) -> Session:
+        """Return the session of a search whose processes write to these folders alone."""
         options = Options(
             suites=(suite,),
             ops=ops,
@@ -53,20 +53,22 @@ class CheckProcesses:
             fixed_sm_count=True,
             time_limit_s=self.time_limit_s,
             settings=self.settings,
+            confined_to=folders,
         )
         return Session(options, shared_zygotes=self._zygotes)
 
-    def pool(self, suite: str) -> Pool:
-        """Return a pool of one process for a suite that is no search's."""
+    def pool(self, suite: str, folders: tuple[str, ...]) -> Pool:
+        """Return a pool of one process for a suite that is no search's; it writes to these folders alone."""
 
         def spec_of(device: DeviceProfile) -> WorkerSpec:
             scratch = str(prepared(HARNESS_FOLDER) / "scratch")
-            return WorkerSpec(device=device, suites=(suite,), project=str(self.project), scratch=scratch)
+            project = str(self.project)
+            return WorkerSpec(device=device, suites=(suite,), project=project, scratch=scratch, confined_to=folders)
 
         return Pool(cache(spec_of), 1, self.time_limit_s, PoolOptions(shared_zygotes=self._zygotes))
 
     def task(self, order: SampleOrder, folder: Path, key: Hashable) -> SampledTask:
-        """Return what the samples show, asked for once for each content of the files.
+        """Return what the samples show, asked for once for each content of the files; `order.result` is in a folder.
 
         Raises:
             UsageError: the samples cannot be generalised.
@@ -80,7 +82,7 @@ class CheckProcesses:
         write_sample_suite(path, order)
         suite = named_in_project(str(path))
         case = Case(op=f"{suite}:{SAMPLES}", dims={}, dtype=DType.FP32, device=self.devices[0])
-        with self.pool(suite) as pool:
+        with self.pool(suite, (str(Path(order.result).parent),)) as pool:
             run = pool.run(case, patience=Patience.HURRIED)
         match run.ending:
             case Completed():

@@ -20,7 +20,7 @@ REFEREE = "referee"
 def write_sample_suite(path: Path, order: SampleOrder) -> None:
     op = OpText(
         name=SAMPLES,
-        more={"launches": "False"},
+        more={"launches": "False", "forks": "False"},
         body=("from harness.checks.sampling import sample", "", "sample(ORDER)"),
         definition=("return None",),
     )
@@ -61,7 +61,7 @@ def _op(name: str, task: SampledTask, *, body: Sequence[str], definition: Sequen
         name=name,
         dims={dim.name: _dim(dim) for dim in task.dims},
         inputs={sampled.name: _input(sampled) for sampled in task.inputs},
-        more={"dtypes": f"(DType.{task.dtype.name},)", "contiguous": '"rows"', **more},
+        more={"dtypes": f"(DType.{task.dtype.name},)", "contiguous": '"rows"', "forks": "False", **more},
         passed=parameters,
         body=body,
         defined=parameters,

@@ -52,6 +52,8 @@ class CheckVerdict:
     """The sizes of cases: `n128 (x.0): 1 to 2048`."""
     notes: tuple[str, ...] = ()
     """What was not checked, and what the candidate did that changed nothing."""
+    largest: str = ""
+    """The judged case with the most elements."""
     seed: int = 0
     seconds: float = 0.0
 

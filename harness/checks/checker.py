@@ -20,6 +20,7 @@ from harness.settings import Settings
 
 USUAL_CASES = 20
 TIME_LIMIT_S = 20.0
+LIMIT_S = 600.0
 
 Sizes = Mapping[str, Sequence[int]]
 
@@ -37,6 +38,8 @@ class Checker:
     """Drawn cases of each check, over all devices.  A few of rare values and long dims are added."""
     time_limit_s: float = TIME_LIMIT_S
     """The time limit of one case."""
+    limit_s: float = LIMIT_S
+    """The time limit of a whole check: what is not settled by then is not checked."""
     resources: bool = False
     """Also compile each kernel for the devices, and check that it fits them: a second for each kernel."""
     other_sm_counts: bool = False
@@ -87,6 +90,7 @@ class Checker:
             declared=tuple((name, tuple(values)) for name, values in (sizes or {}).items()),
             cases=cases or self.cases,
             seed=secrets.randbelow(2**32) if seed is None else seed,
+            limit_s=self.limit_s,
             stops_at_flaw=self.stops_at_flaw,
             stores_findings=self.stores_findings,
         )

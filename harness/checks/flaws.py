@@ -29,6 +29,8 @@ RAISED: Mapping[str, FlawKind] = {
     "InputChanged": FlawKind.INPUT_CHANGED,
     "ReferenceCalled": FlawKind.REFERENCE_CALLED,
     "ProcessForked": FlawKind.TAMPERING,
+    "OutsideReached": FlawKind.TAMPERING,
+    "RefusalForged": FlawKind.EXCEPTION,
     "RefereeDisagrees": FlawKind.TAMPERING,
     "OutputsMissing": FlawKind.TAMPERING,
 }

@@ -3,7 +3,7 @@
 A kernel may be written for the sizes of a sample: one tile then holds a whole row of it.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import product
 from math import prod
@@ -17,6 +17,8 @@ from harness.search.sort_key import values_of
 MOST_CASES = 4
 MOST_ELEMENTS = 2**19
 """The limit of every input."""
+MOST_SAMPLE_ELEMENTS = 2**22
+"""The same for a case of the sample's own size."""
 LONGEST = SHORTEST - 1
 """A search has long cases of its own from the next length on."""
 SHORT = (2, 1)
@@ -46,6 +48,16 @@ def rare_cases(op: Op, completed: Sequence[Run]) -> Iterator[Case]:
         if values not in drawn or values is ValueDistribution.ZEROS:
             yield replace(usual, values=values)
     yield from _longer_cases(op, usual)
+
+
+def sample_case(op: Op, sizes: Mapping[str, int], completed: Sequence[Run]) -> Case | None:
+    """Return a case of the sample's own sizes; None if it is too large, or if no case had usual values."""
+    plain = [run.case for run in completed if has_usual_values(run.case)]
+    if not plain or op.largest_input(sizes) > MOST_SAMPLE_ELEMENTS:
+        return None
+    dims = {name: sizes.get(name, plain[0].dims[name]) for name in op.dims}
+    usual = replace(plain[0], dims=dims, layouts={}, values=ValueDistribution.NORMAL)
+    return next(filter(op.allows, (usual, replace(usual, scale=Scale.LONG))), None)
 
 
 def _longer_cases(op: Op, usual: Case) -> Iterator[Case]:

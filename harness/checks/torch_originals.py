@@ -8,8 +8,8 @@ import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, is_dataclass
 from operator import is_
-from types import ModuleType
-from typing import Any
+from types import CellType, FunctionType, ModuleType
+from typing import Any, Self
 
 from harness.engines.torch.torch_seam import PRIVATE_NAMESPACES
 
@@ -67,11 +67,58 @@ class _Namespace:
         return not is_same or (isinstance(self.owner, type) and len(now) != self.size)
 
 
+PARTS = ("__code__", "__defaults__", "__kwdefaults__")
+"""What a function is made of, and a program may replace; nobody can replace a closure, but what its cells hold."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Function:
+    """A function with its parts as they were."""
+
+    name: str
+    function: Any  # a FunctionType; as a field, type checkers take it for a method
+    parts: tuple[Any, ...]
+    cells: tuple[Any, ...]
+
+    @classmethod
+    def of(cls, name: str, function: FunctionType) -> Self:
+        return cls(name=name, function=function, parts=_parts(function), cells=_contents(function))
+
+    @property
+    def is_changed(self) -> bool:
+        now = (*_parts(self.function), *_contents(self.function))
+        return not all(map(is_, now, (*self.parts, *self.cells)))
+
+    def restore(self) -> None:
+        for part, value in zip(PARTS, self.parts, strict=True):
+            setattr(self.function, part, value)
+        for cell, value in zip(self.function.__closure__ or (), self.cells, strict=True):
+            if value is not _MISSING:
+                cell.cell_contents = value
+
+
+def _parts(function: FunctionType) -> tuple[Any, ...]:
+    return function.__code__, function.__defaults__, function.__kwdefaults__
+
+
+def _contents(function: FunctionType) -> tuple[Any, ...]:
+    cells = function.__closure__
+    return tuple(map(_content, cells)) if cells else ()
+
+
+def _content(cell: CellType) -> Any:
+    try:
+        return cell.cell_contents
+    except ValueError:  # it is empty
+        return _MISSING
+
+
 class Originals:
     """A snapshot; `restore` puts back what differs from it."""
 
     def __init__(self) -> None:
         self._spaces: list[_Namespace] = []
+        self._functions: dict[int, _Function] = {}
         classes: dict[int, type] = {}
         modules: dict[str, Any] = dict(sys.modules)  # a program may put anything there
         for name, module in sorted(modules.items()):
@@ -90,15 +137,26 @@ class Originals:
 
     def _keep(self, name: str, owner: Any, kept: Mapping[str, Any]) -> None:
         self._spaces.append(_Namespace(name=name, owner=owner, kept=kept, size=len(vars(owner))))
+        for key, value in kept.items():
+            function = value.__func__ if isinstance(value, classmethod | staticmethod) else value
+            function = function.fget if isinstance(function, property) else function
+            if isinstance(function, FunctionType) and _is_of(function, name):
+                self._functions.setdefault(id(function), _Function.of(f"{name}.{key}", function))
 
     @property
     def is_changed(self) -> bool:
         """True if anything differs."""
-        return any(space.is_changed for space in self._spaces)
+        return any(space.is_changed for space in self._spaces) or any(
+            function.is_changed for function in self._functions.values()
+        )
 
     def restore(self) -> tuple[str, ...]:
         """Put back what was replaced since; return the names, such as `torch.allclose`."""
         replaced: list[str] = []
+        for function in self._functions.values():
+            if function.is_changed:
+                function.restore()
+                replaced.append(function.name)
         for space in self._spaces:
             if not space.is_changed:
                 continue
@@ -119,6 +177,12 @@ def _hiding(space: type, kept: Mapping[str, Any]) -> Iterator[str]:
     for key, value in vars(space).items():
         if key not in kept and hasattr(value, "__get__") and any(key in vars(base) for base in space.__mro__[1:]):
             yield key
+
+
+def _is_of(function: FunctionType, name: str) -> bool:
+    """Return True for functions of the harness and of the namespace: those of others change by themselves."""
+    module = function.__module__ or ""
+    return module.startswith("harness.") or module.partition(".")[0] == name.partition(".")[0]
 
 
 def _counts(module: str) -> bool:

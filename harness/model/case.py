@@ -225,6 +225,9 @@ _WHERE = {
 }
 
 
+IN_CHILDREN = frozenset({CallContext.FORKED, CallContext.SPAWNED})
+"""Contexts in a process of their own."""
+
 Environment = tuple[tuple[str, str], ...]
 """Environment variables with their values, sorted by name."""
 ProcessKind = tuple[DeviceProfile, Environment]

@@ -84,6 +84,7 @@ class OpSettings(TypedDict, total=False):
     slack: float
     threads: bool
     launches: bool
+    forks: bool
     contiguous: Contiguity
     defined: Callable[..., Any] | None
     compiled: bool
@@ -146,6 +147,8 @@ class Op:
     """True for an op that several threads may call at once, also while one of them tunes a kernel."""
     launches: bool = True
     """False for an op that may run without a kernel: a case that launches none is then checked by its values."""
+    forks: bool = True
+    """False for an op that is never called in a child of its process."""
     contiguous: Contiguity = False
     """What the function demands of all inputs that declare nothing themselves."""
     defined: Callable[..., Any] | None = None

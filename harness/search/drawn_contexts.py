@@ -8,7 +8,7 @@ Hypothesis depends on it, so the other settings of cases stay as they were.
 from collections.abc import Iterator
 from dataclasses import replace
 
-from harness.model.case import CallContext, Case, Scale
+from harness.model.case import IN_CHILDREN, CallContext, Case, Scale
 from harness.model.op import Op
 from harness.search.launch_feedback import LaunchFeedback
 
@@ -27,10 +27,16 @@ def in_drawn_context(op: Op, case: Case, feedback: LaunchFeedback) -> Case:
         return case
     number = int(op.seed_digest(case), 16)
     one_in, contexts = (WITH_SCRATCH_ONE_IN, ALL) if feedback.needs_scratch else (ONE_IN, QUICK)
-    return case if number % one_in else replace(case, context=contexts[number // one_in % len(contexts)])
+    context = contexts[number // one_in % len(contexts)]
+    return case if number % one_in or not _is_possible(op, context) else replace(case, context=context)
 
 
-def early_contexts(case: Case, feedback: LaunchFeedback) -> Iterator[Case]:
+def early_contexts(op: Op, case: Case, feedback: LaunchFeedback) -> Iterator[Case]:
     """Yield the case in every other context, if kernels of its op need scratch memory."""
     if feedback.needs_scratch:
-        yield from (replace(case, context=context) for context in CallContext if context is not CallContext.MAIN)
+        others = (context for context in CallContext if context is not CallContext.MAIN)
+        yield from (replace(case, context=context) for context in others if _is_possible(op, context))
+
+
+def _is_possible(op: Op, context: CallContext) -> bool:
+    return op.forks or context not in IN_CHILDREN

@@ -68,6 +68,8 @@ class Options:
     """Time to confirm and shrink all findings together, after a search with a budget in cases."""
     shows_output: bool = False
     """True: what ops and kernels print appears on standard output."""
+    confined_to: tuple[str, ...] = ()
+    """As `WorkerSpec.confined_to`.  Empty: processes are not confined."""
     limits: ShrinkLimits = field(default_factory=ShrinkLimits)
     """Limits for shrinking one finding."""
 

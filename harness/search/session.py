@@ -96,7 +96,8 @@ class Session:
         self._shared_zygotes = shared_zygotes
         _report_killed_cases(notify)
         _report_unset_variables(options, notify)
-        self.compiler = BackgroundCompiler(Path(_scratch(), BUILDS))
+        builds = options.confined_to[0] if options.confined_to else _scratch()
+        self.compiler = BackgroundCompiler(Path(builds, BUILDS))
         self.judge = Judge(oracles=oracles, resources=self.compiler, exactly=options.needs_exact_runs)
         self.pool = self._new_pool(notify)
         self._compilers = _compilers(options, self.processes)
@@ -246,6 +247,7 @@ class Session:
             suites=options.suites,
             project=str(options.project),
             scratch=_scratch(),
+            confined_to=options.confined_to,
             unset=options.declared_variables,
             library_paths=self.library_paths,
             variant_paths=options.import_paths,

@@ -211,7 +211,7 @@ def early_cases(op: Op, drawn: Sequence[Case], feedback: LaunchFeedback) -> tupl
         for environment, case in zip(op.environments, cycle(usual), strict=False):
             placed = replace(case, environment=environment)
             added += (placed, replace(placed, context=CallContext.THREAD))
-        added += early_contexts(usual[0], feedback)
+        added += early_contexts(op, usual[0], feedback)
     for simple in scouts(op, drawn[0].device)[:1] if drawn else ():
         added += early_long_cases(op, simple)
     return tuple(filter(op.allows, added))

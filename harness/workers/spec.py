@@ -64,6 +64,9 @@ class WorkerSpec:
     """The memory that a worker may allocate beyond what its fork server holds after loading."""
     load_limit_s: float = LOAD_LIMIT_S
     """The limit for loading engine, suites and libraries."""
+    confined_to: tuple[str, ...] = ()
+    """Folders to which alone the processes may write, for they run code that nobody trusts; caches are in the first.
+    Empty: they are not confined."""
     shows_output: bool = False
     """True: what workers print appears on the parent's standard output, as it is printed."""
 

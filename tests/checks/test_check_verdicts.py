@@ -1,6 +1,9 @@
 """Verdicts of checks of candidates, hostile ones too, by a checker whose processes stay."""
 
+import importlib.util
+import marshal
 import shutil
+import struct
 from collections.abc import Generator
 from pathlib import Path
 
@@ -93,14 +96,74 @@ def test_sizes_that_agree_in_all_samples_are_one_dim(checker: Checker) -> None:
 def test_a_candidate_may_refuse_rows_longer_than_the_sample(checker: Checker) -> None:
     verdict = verdict_on(checker, "short_rows_only", inputs="wide_sample")
     assert verdict.ruling is Ruling.RIGHT
-    assert [note for note in verdict.notes if "longer than the sample: ValueError: at most 2048" in note]
+    assert [note for note in verdict.notes if "longer than the sample: ValueError: at most 4096" in note]
 
 
 def test_a_candidate_does_not_choose_the_cases_that_count(checker: Checker) -> None:
-    verdict = verdict_on(checker, "out_of_memory_mostly")
+    verdict = verdict_on(checker, "unknown_operation_mostly")
     assert verdict.ruling is Ruling.UNCHECKED
     lost = verdict.abstained
-    assert verdict.reason == f"{lost} of {verdict.cases} cases show nothing: out of memory: no"
+    assert verdict.reason.startswith(f"{lost} of {verdict.cases} cases show nothing: the virtual GPU cannot execute")
+
+
+@pytest.mark.parametrize(
+    ("candidate", "error"),
+    [("out_of_memory_mostly", "MemoryError"), ("refuses_as_the_harness_does", "NotALegalCase")],
+)
+def test_what_the_reference_computes_may_not_be_refused(checker: Checker, candidate: str, error: str) -> None:
+    verdict = verdict_on(checker, candidate)
+    assert kinds(verdict) == {FlawKind.EXCEPTION}
+    assert f"the candidate raises {error} where the reference computes" in verdict.flaws[0].message
+
+
+def test_the_sample_s_own_size_is_among_the_cases(checker: Checker) -> None:
+    assert FlawKind.WRONG_VALUES in kinds(verdict_on(checker, "zeros_at_the_size_of_the_sample"))
+
+
+def test_a_kernel_that_stores_torch_s_result_in_place_computes_nothing(checker: Checker) -> None:
+    assert kinds(verdict_on(checker, "copies_in_place")) == {FlawKind.COPIED}
+
+
+@pytest.mark.parametrize("candidate", ["starts_a_process", "stops_its_parent", "forges_bytecode"])
+def test_a_candidate_reaches_nothing_outside_its_process(checker: Checker, candidate: str) -> None:
+    Path("wrong_later.py").write_text("from candidates import raises as wrong\n")
+    assert kinds(verdict_on(checker, candidate)) == {FlawKind.TAMPERING}
+    assert not list(Path("__pycache__").glob("wrong_later*"))
+
+
+def test_a_candidate_that_catches_the_refusals_leaves_nothing_behind(checker: Checker) -> None:
+    before = set(Path.cwd().rglob("*.py*"))
+    assert verdict_on(checker, "catches_and_goes_on").ruling is Ruling.RIGHT
+    assert set(Path.cwd().rglob("*.py*")) - before <= set(Path(".harness").absolute().rglob("*"))
+    assert not [path for path in Path("/proc").glob("[0-9]*/cmdline") if b"time.sleep(600)" in _content(path)]
+
+
+def _content(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError:  # the process has ended
+        return b""
+
+
+def test_a_compiled_file_beside_a_candidate_is_not_read(checker: Checker) -> None:
+    file = Path("forged.py").absolute()
+    file.write_text("from candidates import run\n\ndef wrong(x):\n    return run(x, 3.0)\n")
+    compiled = Path(importlib.util.cache_from_source(str(file)))
+    compiled.parent.mkdir(exist_ok=True)
+    right = compile("from candidates import right as wrong", str(file), "exec")
+    stamp = struct.pack("<III", 0, int(file.stat().st_mtime), file.stat().st_size)
+    compiled.write_bytes(importlib.util.MAGIC_NUMBER + stamp + marshal.dumps(right))
+    verdict = checker.check("forged.py:wrong", "candidates.py:reference", "candidates.py:sample")
+    assert kinds(verdict) == {FlawKind.WRONG_VALUES}
+
+
+def test_a_check_ends_when_its_time_is_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shutil.copy(CANDIDATES, tmp_path)
+    monkeypatch.chdir(tmp_path)
+    with Checker(limit_s=8.0) as checker:
+        verdict = verdict_on(checker, "slow")
+    assert (verdict.ruling, verdict.reason) == (Ruling.UNCHECKED, "the check took longer than 8 s")
+    assert verdict.seconds < 8.0 + 5.0
 
 
 def verdict_on_answer(checker: Checker, problem: str) -> CheckVerdict:

@@ -40,8 +40,8 @@ def test_few_other_cases_leave_it_and_none_for_long() -> None:
 
 
 def test_every_context_has_an_early_case_if_scratch_memory_is_needed() -> None:
-    assert [case.context for case in early_contexts(SIMPLEST, SCRATCH)] == list(CallContext)[1:]
-    assert list(early_contexts(SIMPLEST, NONE)) == []
+    assert [case.context for case in early_contexts(OP, SIMPLEST, SCRATCH)] == list(CallContext)[1:]
+    assert list(early_contexts(OP, SIMPLEST, NONE)) == []
     assert {case.context for case in early_cases(OP, [SIMPLEST], SCRATCH)} == set(CallContext)
 
 

@@ -4,6 +4,7 @@ import faulthandler
 import os
 import socket
 import sys
+import tempfile
 import traceback
 from dataclasses import replace
 from time import monotonic, perf_counter
@@ -13,18 +14,17 @@ from harness import wire
 from harness.errors import ReplayError, WorkerError, disk_problem
 from harness.execution import flight_recorder
 from harness.execution.engine import AssemblingEngine
-from harness.model.case import CallContext
+from harness.model.case import IN_CHILDREN
 from harness.model.op import Op
 from harness.model.paired_run import RunRequest, assembly_of, case_of
 from harness.model.run import Faulted, OutOfMemory, Run
 from harness.workers.protocol import COST, REQUEST_TYPES, ChildError, FaultKind, Frame, FrameKind, Inbox, kind_of, send
-from harness.workers.supervision import linux, memory_limit
+from harness.workers.supervision import confinement, linux, memory_limit
 from harness.workers.zygote import startup
 from harness.workers.zygote.case_children import run_in_child, run_one
 from harness.workers.zygote.loading import Loaded
 
 PIECE_BYTES = 65536
-IN_CHILDREN = frozenset({CallContext.FORKED, CallContext.SPAWNED})
 
 
 def main(fds: tuple[int, ...]) -> int:
@@ -63,6 +63,9 @@ def _serve(stream: socket.socket, loaded: Loaded) -> None:
     if problem := loaded.engine.begin():
         _send_fault(stream, ChildError(kind=FaultKind.GPU, message=problem))
         return
+    if folders := loaded.spec.confined_to:
+        os.environ["TMPDIR"], tempfile.tempdir = folders[0], None
+        confinement.confine(folders)
     send(stream, FrameKind.HELLO, loaded.engine.traits.name.encode())
     inbox = Inbox()
     while piece := stream.recv(PIECE_BYTES):

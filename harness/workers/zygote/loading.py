@@ -79,7 +79,7 @@ def prepare(spec: ZygoteSpec) -> Prepared:
 def load(spec: WorkerSpec, prepared: Prepared) -> Loaded | ChildError:
     """Make this process ready to fork workers.  A suite or library that cannot be loaded is returned as an error."""
     engine = prepared.engine
-    _set_folders(Path(spec.scratch).resolve())
+    _set_folders(Path(spec.confined_to[0] if spec.confined_to else spec.scratch).resolve())
     for name in spec.unset:
         os.environ.pop(name, None)
     os.environ.update(spec.environment)
