@@ -259,7 +259,9 @@ class Execution(CaseExecution):
         """Overwrite cells that the op leaves undefined with zeros, in place: exact values are found by address."""
         with plain_torch():
             for name, cells in undefined.items():
-                results[name].detach().masked_fill_(cells, 0)
+                values = results[name].detach()
+                is_byte = values.is_floating_point() and values.element_size() == 1  # torch cannot fill these
+                (values.view(torch.uint8) if is_byte else values).masked_fill_(cells, 0)
         return results
 
     def _compared(self, computed: "_Computed", *, is_shared: bool) -> tuple[Result, ...]:

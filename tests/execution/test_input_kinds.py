@@ -245,6 +245,13 @@ def test_cells_that_an_op_leaves_undefined_are_not_judged(columns: int) -> None:
     assert (whole[0].nonfinite, whole[0].unwritten) == (128, 128)
 
 
+def test_results_of_eight_bits_may_be_partly_undefined() -> None:
+    op = op_of({"x": tensor("T", "D")}, lambda x: x, defined=lambda x: (torch.arange(len(x)) > 0)[:, None])
+    ending, results = Execution(torch.enable_grad).run(op, replace(case(), dtype=DType.FP8_E4M3))
+    assert isinstance(ending, Completed), ending
+    assert results[0].nonfinite == 0
+
+
 def test_masks_of_results_broadcast_where_numbers_leave_the_range() -> None:
     op = op_of({"x": tensor("T", "D")}, lambda x: x * x, defined=lambda x: (torch.arange(len(x)) > 0)[:, None])
     huge = replace(case(), dtype=DType.FP16, values=ValueDistribution.HUGE)
