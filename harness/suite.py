@@ -59,6 +59,7 @@ __all__ = [
     "DType",
     "Dim",
     "Draw",
+    "attention",
     "beside",
     "built",
     "compiled",
@@ -71,6 +72,9 @@ __all__ = [
     "listed_configs",
     "load_suite",
     "op",
+    "owned",
+    "ragged",
+    "segment_ids",
     "segments",
     "sizes",
     "tensor",
@@ -357,8 +361,62 @@ def jax_call(
     return calls.call(function, tensors, tuned_while=tuned_while, aliases=aliases)
 
 
+def ragged(lengths: Any, size: int) -> Any:
+    """Return the mask of the first `lengths` of `size` places: a new last axis behind those of `lengths`.
+
+    For `defined` and for definitions: `ragged(lengths, T)` are the real tokens of each sequence of a padded batch.
+    """
+    parts = importlib.import_module("harness.execution.definition_parts")  # it needs torch
+    return parts.ragged(lengths, size)
+
+
+def owned(table: Any, lengths: Any, pages: int, size: int) -> Any:
+    """Return the mask, of shape `(pages, size)`, of the cells that hold a token of a request.
+
+    For `defined` of a cache in pages, as the other cells must not be read:
+    `defined=lambda table, lengths, P, S: owned(table, lengths, P, S)[..., None, None]`.
+
+    Args:
+        table: the pages of each request, of shape `(B, W)`; requests may share pages, and pads may follow.
+        lengths: the tokens of each request.
+        pages: the number of pages.
+        size: the tokens of a page.
+    """
+    parts = importlib.import_module("harness.execution.definition_parts")  # it needs torch
+    return parts.owned(table, lengths, pages, size)
+
+
+def segment_ids(bounds: Any, size: int) -> Any:
+    """Return for each of `size` tokens the index of its packed sequence, by `segments`, and -1 for a tail."""
+    parts = importlib.import_module("harness.execution.definition_parts")  # it needs torch
+    return parts.segment_ids(bounds, size)
+
+
+def attention(  # noqa: PLR0913 - keywords of a definition
+    q: Any, k: Any, v: Any, *, scale: float | None = None, allowed: Any = None, logit_cap: float = 0.0
+) -> tuple[Any, Any]:
+    """Return softmax attention inside a definition, and the logarithms of its sums of exponentials.
+
+    Args:
+        q: queries of shape `(..., Q, H, D)`.
+        k: keys of shape `(..., K, G, D)`; heads of queries share the G heads of keys in equal parts.
+        v: values of shape `(..., K, G, V)`.  The first result has shape `(..., Q, H, V)`, the second one `(..., Q, H)`.
+        scale: the factor of products, by default the inverse of the root of D.
+        allowed: the mask of the keys of each query, which broadcasts to `(..., H, Q, K)`; None for all.  A query
+            without a key gets zeros, and minus infinity as logarithm.
+        logit_cap: if not zero, the largest product, by `logit_cap * tanh(product / logit_cap)`.
+    """
+    parts = importlib.import_module("harness.execution.definition_parts")  # it needs torch
+    return parts.attention(q, k, v, scale=scale, allowed=allowed, logit_cap=logit_cap)
+
+
 def dequantised(
-    stored: Any, scale: Any, *, packed: str | None = None, group: int | None = None, zero: Any = None
+    stored: Any,
+    scale: Any,
+    *,
+    packed: str | None = None,
+    group: int | tuple[int, int] | None = None,
+    zero: Any = None,
 ) -> Any:
     """Return the numbers that a quantised tensor stands for, `(stored - zero) * scale`, inside a definition.
 
@@ -368,7 +426,8 @@ def dequantised(
             exponents of powers of two, as in MX formats: 0 is 2^-127, and 255 is NaN.
         packed: `"int4"`, `"uint4"` or `"fp4"` if each byte holds two numbers along the last axis, the first one in its
             low bits.
-        group: how many neighbours along the last axis share a scale; None if the scale broadcasts.
+        group: how many neighbours along the last axis share a scale, or the rows and columns of the blocks that do;
+            None if the scale broadcasts.
         zero: the zero point of each scale.
     """
     quantised = importlib.import_module("harness.execution.quantised")  # a worker's part of the harness: needs torch

@@ -25,7 +25,7 @@ def dequantised(
     scale: torch.Tensor,
     *,
     packed: Packed | None = None,
-    group: int | None = None,
+    group: int | tuple[int, int] | None = None,
     zero: torch.Tensor | None = None,
 ) -> torch.Tensor:
     """Return `(stored - zero) * scale`; see `harness.suite.dequantised`."""
@@ -50,8 +50,13 @@ def _unpacked(stored: torch.Tensor, packed: Packed, dtype: torch.dtype) -> torch
     return torch.tensor(_TABLES[packed], dtype=dtype)[pairs]
 
 
-def _spread(scales: torch.Tensor, values: torch.Tensor, group: int | None) -> torch.Tensor:
-    """Return a scale for each value: of its group along the last axis, or by broadcasting."""
-    if group is None:
-        return scales
-    return scales.repeat_interleave(group, dim=-1)[..., : values.shape[-1]]
+def _spread(scales: torch.Tensor, values: torch.Tensor, group: int | tuple[int, int] | None) -> torch.Tensor:
+    """Return a scale for each value: of its group along the last axis, of its block, or by broadcasting."""
+    match group:
+        case None:
+            return scales
+        case int(columns):
+            return scales.repeat_interleave(columns, dim=-1)[..., : values.shape[-1]]
+        case (rows, columns):
+            by_row = scales.repeat_interleave(rows, dim=-2)[..., : values.shape[-2], :]
+            return by_row.repeat_interleave(columns, dim=-1)[..., : values.shape[-1]]
