@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from ci.reference import commands, lists, schemas, suite_api
+from studies.contracts import __main__ as contracts
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs"
@@ -25,6 +26,7 @@ PARTS: Mapping[str, Callable[[], str]] = {
     "devices": lists.devices,
     "exit-statuses": lists.exit_statuses,
     "json-files": schemas.kinds,
+    "contracts": contracts.table,
 }
 """By name, what makes each part."""
 PART = re.compile(r"(<!-- begin: ([\w-]+) -->\n).*?(<!-- end: \2 -->)", re.DOTALL)

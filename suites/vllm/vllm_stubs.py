@@ -108,6 +108,7 @@ MODULES = {
         "tldevice": libdevice,
         "triton": triton,
         "use_gluon": lambda: False,
+        "use_tensor_descriptor": lambda: False,
     },
     "vllm.utils.math_utils": {
         "cdiv": triton.cdiv,
