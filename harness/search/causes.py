@@ -136,8 +136,8 @@ def _is_one_cause(suspect: Suspect, other: Suspect) -> bool:
     """Return True for two failures of one identity, unless two bugs access one argument at different statements."""
     if not suspect.fail.argument or suspect.fail.idiom or suspect.signature.place == other.signature.place:
         return True
-    if suspect.seen_with is None or other.seen_with is None:
-        return True  # they did not run alone
+    if suspect.seen_with is None or other.seen_with is None:  # they did not run alone
+        return not suspect.cases.isdisjoint(other.cases)
     return suspect.signature in other.seen_with or other.signature in suspect.seen_with
 
 

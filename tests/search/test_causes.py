@@ -135,6 +135,9 @@ def test_two_statements_that_never_stray_together_are_two_bugs() -> None:
     assert causes_of(same) == (Cause(head=lines[0]), Cause(head=lines[1]))
     both = replace(same[1], seen_with=frozenset(lines))
     assert causes_of([same[0], both]) == (Cause(head=lines[0], symptoms=(lines[1],)),)
+    untried = [replace(one, seen_with=None) for one in same]
+    assert len(causes_of(untried)) == 2
+    assert len(causes_of([untried[0], replace(untried[1], cases=frozenset("25"))])) == 1
 
 
 def test_two_results_that_are_wrong_under_different_conditions_are_two_bugs() -> None:
