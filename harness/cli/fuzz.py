@@ -131,8 +131,7 @@ examples:
   harness fuzz liger --with liger-kernel==0.8.5 --survey coverage
 
 exit status: 0 clean, 1 findings, 2 usage or harness error, 3 not everything could be
-checked, or fewer than 10 cases in a search of a minute or more, 130 interrupted
-without findings
+checked, or fewer than 10 cases in a minute, 130 interrupted without findings
 """
     add_suites(parser, required=False)
     add_device(parser, f"{USUAL_DEVICES}; on hardware GPUs, their own model")
