@@ -78,6 +78,8 @@ class StatedDomain:
     )
     """Values of sizes and of parameters that are checked."""
     checks: tuple[SizeCheck, ...] = ()
+    scalars: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Parameters that the function uses as no tensor: `bool` for one whose truth it asks for, else an empty text."""
 
 
 def stated_domain(function: ast.FunctionDef) -> StatedDomain:
@@ -100,6 +102,7 @@ def stated_domain(function: ast.FunctionDef) -> StatedDomain:
         ranks=reader.ranks,
         choices=reader.choices,
         checks=tuple(reader.checks),
+        scalars=_scalars(function, parameters),
     )
 
 
@@ -283,6 +286,30 @@ def _number(node: ast.expr) -> int | None:
     except ValueError:
         return None
     return value if type(value) is int else None
+
+
+def _scalars(function: ast.FunctionDef, parameters: set[str]) -> dict[str, str]:
+    """Return the parameters that are asked for their truth or class, or looked up, and of which no attribute is used."""
+    found, tensors = dict[str, str](), set[str]()
+    for part in ast.walk(function):
+        match part:
+            case ast.Attribute(value=ast.Name(id=name)) | ast.Subscript(value=ast.Name(id=name)):
+                tensors.add(name)
+            case ast.Call(func=ast.Name(id="isinstance"), args=[ast.Name(id=name), kinds]):
+                if "Tensor" not in ast.unparse(kinds):
+                    found[name] = ""
+            case ast.Compare(left=ast.Name(id=name), ops=[ast.In() | ast.NotIn()]):
+                found[name] = ""
+            case ast.Compare(
+                left=ast.Name(id=name), ops=[ast.Is() | ast.Eq()], comparators=[ast.Constant(value=bool())]
+            ):
+                found[name] = "bool"
+            case ast.If(test=test) | ast.IfExp(test=test) | ast.UnaryOp(op=ast.Not(), operand=test):
+                asked = test.values if isinstance(test, ast.BoolOp) else [test]
+                found |= {one.id: "bool" for one in asked if isinstance(one, ast.Name)}
+            case _:
+                pass
+    return {name: kind for name, kind in found.items() if name in parameters - tensors}
 
 
 class _CheckReader:

@@ -88,7 +88,7 @@ def _definition(name: str, tensors: Sequence[str], passed: Sequence[str]) -> str
 
 def _function_text(function: PublicFunction, module: TestedModule) -> OpText:
     stated = function.stated
-    tensors = [parameter for parameter in function.parameters if _is_tensor(parameter)]
+    tensors = [parameter for parameter in function.parameters if _is_tensor(parameter, stated)]
     names = [parameter.name for parameter in tensors]
     known = StatedAxes(names, function.unpacked, stated)
     shapes = known.shapes
@@ -96,7 +96,7 @@ def _function_text(function: PublicFunction, module: TestedModule) -> OpText:
     own_types = _types_of_case(names, stated)
     inputs = {tensor.name: _input_text(tensor, function, known, axes, own_types) for tensor in tensors}
     further = [parameter for parameter in function.parameters if _is_further(parameter, tensors, stated)]
-    sizes = [parameter.name for parameter in further if parameter.annotation in {"int", ""} and parameter.is_required]
+    sizes = [parameter.name for parameter in further if _is_size(parameter, stated)]
     options = {parameter.name: _option_text(parameter, stated) for parameter in further if parameter.name not in sizes}
     used = dict.fromkeys(axis for text in inputs.values() for axis in _axes_in(text))
     ranges = {axis: limits.text for axis, limits in known.limits.items() if limits.text}
@@ -134,6 +134,12 @@ def _function_text(function: PublicFunction, module: TestedModule) -> OpText:
 def _is_further(parameter: SourceParameter, tensors: Sequence[SourceParameter], stated: StatedDomain) -> bool:
     """Return True for a parameter that is no tensor, and has no default, or values of which the source lists all."""
     return parameter not in tensors and (parameter.is_required or parameter.name in stated.choices)
+
+
+def _is_size(parameter: SourceParameter, stated: StatedDomain) -> bool:
+    if not parameter.is_required or parameter.name in stated.scalars or parameter.name.lower() in FLOAT_NAMES:
+        return False
+    return parameter.annotation in {"int", ""}
 
 
 def _types_of_case(tensors: Sequence[str], stated: StatedDomain) -> tuple[DType, ...]:
@@ -199,10 +205,12 @@ def _keyword(parameter: SourceParameter) -> str:
     return parameter.name if parameter.is_required else f"{parameter.name}={parameter.name}"
 
 
-def _is_tensor(parameter: SourceParameter) -> bool:
+def _is_tensor(parameter: SourceParameter, stated: StatedDomain) -> bool:
     if "Tensor" in parameter.annotation:
         return True
-    return not parameter.annotation and parameter.is_required and not re.fullmatch(r"n_\w+|num_\w+|dim", parameter.name)
+    name = parameter.name
+    is_number = re.fullmatch(r"n_\w+|num_\w+|dim", name) or name.lower() in FLOAT_NAMES or BLOCKS.search(name)
+    return not parameter.annotation and parameter.is_required and not is_number and name not in stated.scalars
 
 
 def _optional(parameter: SourceParameter) -> str:
@@ -257,11 +265,11 @@ def _option_text(parameter: SourceParameter, stated: StatedDomain) -> str:
     if chosen := stated.choices.get(parameter.name):
         first = [parameter.default] if parameter.default in chosen else []
         return f"({', '.join(map(_literal, dict.fromkeys([*first, *chosen])))},)"
-    match parameter.annotation:
+    match parameter.annotation or stated.scalars.get(parameter.name, "float"):
         case "bool":
             return "(False, True)"
         case "float":
-            return "(1.0,)"
+            return "(1e-6,)" if parameter.name.startswith("eps") else "(1.0,)"
         case _:
             return "(None,)"
 

@@ -132,6 +132,21 @@ def norm(x: torch.Tensor, w: torch.Tensor):
     assert notes == ["# guessed: the shape of w", "# guessed: the ranges of T, D"]
 
 
+def test_a_parameter_that_is_used_as_no_tensor_is_an_option(tmp_path: Path) -> None:
+    source = """
+def norm(X, W, eps, mode, in_place, BLOCK_SIZE):
+    if not isinstance(mode, int):
+        assert mode in MODES
+    if in_place is True:
+        X = X.view(-1)
+    return X
+"""
+    op, notes = drafted(tmp_path, source, function="norm")
+    assert (set(op.inputs), set(op.dims)) == ({"X", "W"}, {"T", "D", "BLOCK_SIZE"})
+    assert op.options == {"eps": (1e-6,), "mode": (None,), "in_place": (False, True)}
+    assert "# guessed: the values of eps, mode, in_place" in notes
+
+
 def test_an_unknown_function_of_a_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="unknown function 'atention': did you mean attention"):
         drafted(tmp_path, ATTENTION, function="atention")
