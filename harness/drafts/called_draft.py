@@ -28,6 +28,8 @@ DTYPES: Mapping[str, DType] = MappingProxyType({dtype.torch_name: dtype for dtyp
 PAD = -1
 LEAST_ORDERED = 4
 """From so many integers in a call on, their order and their difference count."""
+LEAST_DRAWN = 16
+"""Fewer numbers say nothing about their range."""
 INTEGERS = ("bool", "uint8", "int8", "int16", "int32", "int64")
 
 
@@ -239,7 +241,7 @@ class _OpWriter:
             self.folders.append(str(self._test_file.parent))
         return OpText(
             name=self._name,
-            notes=(self._origin(), self._seen(), *guesses, *self._order_guesses(inputs)),
+            notes=(self._origin(), self._seen(), *guesses, *self._order_guesses(inputs), *self._value_guesses(inputs)),
             dims=self._dims.ranges,
             inputs={name: self._input(name) for name in inputs},
             more=more,
@@ -254,9 +256,40 @@ class _OpWriter:
         seen = {tensor.contiguity for name in self._tensors for tensor in self._tensors_of(name)}
         return "" if False in seen else '"rows"' if "rows" in seen else "True"
 
+    def _draw(self, name: str) -> str:
+        """Return the member of `Draw` whose numbers an input had in all calls; empty if any numbers are likely."""
+        tensors = self._tensors_of(name)
+        if sum(prod(tensor.shape) for tensor in tensors) < LEAST_DRAWN or any(
+            tensor.smallest == tensor.largest for tensor in tensors
+        ):
+            return ""
+        smallest, largest = min(tensor.smallest for tensor in tensors), max(tensor.largest for tensor in tensors)
+        if all(tensor.sums_to_one for tensor in tensors) and smallest >= 0:
+            return "SHARES"
+        if smallest >= 0:
+            return "UNIT" if largest <= 1 else "POSITIVE"
+        return "LOG_UNIT" if largest <= 0 else ""
+
+    def _total(self, name: str) -> str | None:
+        """Return the dim to which the integers of an input add up in all calls, as the sizes of groups do."""
+        tensors = self._tensors_of(name)
+        if any(len(tensor.shape) != 1 or tensor.low < 0 or tensor.rises for tensor in tensors):
+            return None
+        totals = (call.arguments.get(name) for call in self._calls)
+        return self._dims.equal_to(tuple(seen.total if seen and _is_tensor(seen) else None for seen in totals))
+
+    def _value_guesses(self, inputs: Sequence[str]) -> Sequence[str]:
+        """Return the notes about inputs whose numbers or sums were alike in all calls."""
+        drawn = [name for name in inputs if "draw=" in self._input(name)]
+        summed = [name for name in inputs if self._input(name).startswith("sizes(")]
+        return [
+            *([f"guessed: the range of {', '.join(drawn)}"] if drawn else []),
+            *([f"guessed: the sum of {', '.join(summed)}"] if summed else []),
+        ]
+
     def _order_guesses(self, inputs: Sequence[str]) -> Sequence[str]:
         """Return the notes about integers that are declared distinct, ascending or padded."""
-        guessed = [name for name in inputs if self._order(name) or self._pad(name)]
+        guessed = [name for name in inputs if not self._total(name) and (self._order(name) or self._pad(name))]
         return [f"guessed: what holds for {', '.join(guessed)} in every call holds in all"] if guessed else []
 
     def _order(self, name: str) -> str:
@@ -351,10 +384,13 @@ class _OpWriter:
         kinds = {tensor.dtype for tensor in tensors}
         if any("float" in kind for kind in kinds):
             grad = "" if any(tensor.requires_grad for tensor in tensors) else ", grad=False"
-            return f"tensor({extents}{optional}{grad}{self._fixed_type(name, kinds)})"
+            draw = f", draw=Draw.{drawn}" if (drawn := self._draw(name)) else ""
+            return f"tensor({extents}{optional}{grad}{self._fixed_type(name, kinds)}{draw})"
         kind = f', dtype="{min(kinds)}"' if min(kinds) in INTEGERS and min(kinds) != "int64" else ""
         if all(tensor.rises for tensor in tensors) and (total := self._dims.equal_to(tuple(self._highest(name)))):
             return f'segments("{total}", {extents}{optional}{kind})'
+        if kinds != {"bool"} and (total := self._total(name)):
+            return f'sizes({extents}, "{total}"{optional}{kind})'
         low = min(tensor.low for tensor in tensors)
         if kinds == {"bool"}:
             return f"integers({extents}, high=2{optional}{kind})"

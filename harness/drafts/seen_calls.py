@@ -44,6 +44,14 @@ class SeenArgument:
     """The smallest element of a small tensor of integers."""
     high: int = 0
     """The largest one."""
+    total: int = 0
+    """The sum of the elements of a small tensor of integers."""
+    smallest: float = 0.0
+    """The smallest element of a small tensor of floating-point numbers, all of them finite."""
+    largest: float = 0.0
+    """The largest one."""
+    sums_to_one: bool = False
+    """True for numbers of which each row sums to one, along the last axis."""
     rises: bool = False
     """True for integers that begin with 0 and never fall, such as boundaries of packed sequences."""
     is_distinct: bool = False

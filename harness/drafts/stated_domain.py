@@ -289,7 +289,7 @@ def _number(node: ast.expr) -> int | None:
 
 
 def _scalars(function: ast.FunctionDef, parameters: set[str]) -> dict[str, str]:
-    """Return the parameters that are asked for their truth or class, or looked up, and of which no attribute is used."""
+    """Return the parameters that are asked for their truth or class, or looked up; no attribute of them is used."""
     found, tensors = dict[str, str](), set[str]()
     for part in ast.walk(function):
         match part:

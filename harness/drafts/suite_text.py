@@ -9,7 +9,20 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 LONGEST_LINE = 100
-IMPORTABLE = ("DType", "Dim", "Draw", "beside", "groups", "integers", "op", "segments", "tensor", "tokens", "width")
+IMPORTABLE = (
+    "DType",
+    "Dim",
+    "Draw",
+    "beside",
+    "groups",
+    "integers",
+    "op",
+    "segments",
+    "sizes",
+    "tensor",
+    "tokens",
+    "width",
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,7 +10,7 @@ import inspect
 import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 from types import CodeType, FrameType
@@ -25,7 +25,9 @@ from harness.engines.triton.driver import LaunchRequest
 from harness.execution.case_execution import NOT_THE_LIBRARY
 
 SMALL = 2**16
-"""Elements of a tensor of integers up to which its range is looked up."""
+"""Elements of a tensor up to which its range is looked up."""
+SUM_TOLERANCE = 1e-2
+"""How far the sum of a row may be from one: that of a softmax in 16 bits is a little off."""
 WIDEST_INTEGER = 2**31
 Bound = Mapping[str, Any]
 
@@ -56,7 +58,7 @@ class CallSites:
             if callee is None or (index in own and callee.name == _test_name(test)):
                 continue
             site = frames[max(place for place in own if place < index)]
-            arguments = {name: _seen(value) for name, value in _evaluated(frames[index - 1], callee).items()}
+            arguments = {name: seen_argument(value) for name, value in _evaluated(frames[index - 1], callee).items()}
             module, file = callee.frame.f_globals["__name__"], callee.frame.f_code.co_filename
             call = SeenCall(
                 test=test,
@@ -83,7 +85,7 @@ class CallSites:
         if "<locals>" in function.__qualname__ or function.__code__.co_filename.startswith(self._generated):
             return None
         named = zip(kernel.arg_names, request.arguments, strict=False)
-        arguments = {name: _seen(value) for name, value in named}
+        arguments = {name: seen_argument(value) for name, value in named}
         if any(argument.kind is ArgumentKind.OTHER for argument in arguments.values()):
             return None
         return SeenCall(
@@ -292,41 +294,57 @@ def _whole_numbers(code: CodeType, values: Mapping[str, Any]) -> Iterator[tuple[
             yield name, value
 
 
-def _seen(value: object) -> SeenArgument:
+def seen_argument(value: object) -> SeenArgument:
+    """Return what is noted of an argument."""
     match value:
         case None | bool() | int() | float() | str():
             return SeenArgument(kind=ArgumentKind.SCALAR, scalar=value)
         case torch.Tensor() if value.layout is torch.strided:
             return _seen_tensor(value)
         case tl.constexpr():
-            return _seen(value.value)
+            return seen_argument(value.value)
         case _:
             return SeenArgument(kind=ArgumentKind.OTHER, other=type(value).__name__)
 
 
 def _seen_tensor(value: torch.Tensor) -> SeenArgument:
-    is_whole = not value.is_floating_point() and not value.is_complex() and value.dtype is not torch.bool
-    low = high = 0
-    rises = is_distinct = has_distinct_rows = is_ascending = False
-    if is_whole and 0 < value.numel() <= SMALL:
-        flat = value.detach().reshape(-1).to(torch.int64)
-        low, high = int(flat.min()), int(flat.max())
-        rises = value.ndim == 1 and int(flat[0]) == 0 and high > 0 and bool((flat[1:] >= flat[:-1]).all())
-        rows = value.detach().to(torch.int64).reshape(-1, value.shape[-1] if value.ndim else 1)
-        steps = rows.sort(-1).values.diff()
-        is_distinct = int(flat.unique().numel()) == flat.numel()
-        has_distinct_rows = bool((steps > 0).all())
-        is_ascending = bool((rows.diff() >= 0).all())
-    return SeenArgument(
+    seen = SeenArgument(
         kind=ArgumentKind.TENSOR,
         shape=tuple(value.shape),
         strides=tuple(value.stride()),
         dtype=str(value.dtype).removeprefix("torch."),
         requires_grad=value.requires_grad,
+    )
+    if not 0 < value.numel() <= SMALL or value.is_complex() or value.dtype is torch.bool:
+        return seen
+    rows = value.detach().reshape(-1, value.shape[-1] if value.ndim else 1)
+    return _with_numbers(seen, rows.double()) if value.is_floating_point() else _with_integers(seen, rows.long())
+
+
+def _with_integers(seen: SeenArgument, rows: torch.Tensor) -> SeenArgument:
+    flat = rows.reshape(-1)
+    steps = rows.sort(-1).values.diff()
+    low, high = int(flat.min()), int(flat.max())
+    is_boundary = len(seen.shape) == 1 and int(flat[0]) == 0 and high > 0
+    return replace(
+        seen,
         low=low,
         high=high,
-        rises=rises,
-        is_distinct=is_distinct,
-        has_distinct_rows=has_distinct_rows,
-        is_ascending=is_ascending,
+        total=int(flat.sum()),
+        rises=is_boundary and bool((flat[1:] >= flat[:-1]).all()),
+        is_distinct=int(flat.unique().numel()) == flat.numel(),
+        has_distinct_rows=bool((steps > 0).all()),
+        is_ascending=bool((rows.diff() >= 0).all()),
+    )
+
+
+def _with_numbers(seen: SeenArgument, rows: torch.Tensor) -> SeenArgument:
+    if not rows.isfinite().all():
+        return seen
+    sums = rows.sum(-1)
+    return replace(
+        seen,
+        smallest=float(rows.min()),
+        largest=float(rows.max()),
+        sums_to_one=rows.shape[-1] > 1 and torch.allclose(sums, torch.ones_like(sums), atol=SUM_TOLERANCE),
     )

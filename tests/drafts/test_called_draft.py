@@ -1,6 +1,7 @@
 """Drafts from the calls of a test: dims, types, options and references, without running anything."""
 
 import ast
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -159,6 +160,36 @@ def test_pads_and_the_order_of_integers_are_guessed_from_all_calls(draft: Any) -
     assert "'slots': integers('D', high='D', ignore=-1, distinct=True)" in inputs
     assert "'experts': integers('D', 'B', high='D', distinct='rows', ascending=True)" in inputs
     assert "'few': integers('B', high='D')" in inputs
+
+
+def test_ranges_of_numbers_and_sums_of_sizes_are_guessed_from_all_calls(draft: Any) -> None:
+    calls = [
+        call(
+            x=tensor(n, 64, smallest=-3.0, largest=2.5),
+            beta=tensor(n, 64, smallest=0.1, largest=0.9),
+            g=tensor(n, 64, smallest=-4.0, largest=-0.1),
+            dt=tensor(n, 64, smallest=0.1, largest=7.0),
+            p=tensor(n, 64, smallest=0.0, largest=0.5, sums_to_one=True),
+            ones=tensor(64, smallest=1.0, largest=1.0),
+            sizes=tensor(4, dtype="int32", high=n - 1, total=n),
+            lengths=tensor(4, dtype="int32", high=n - 1, total=7),
+        )
+        for n in (9, 12)
+    ]
+    text = draft("", *calls)
+    inputs = declared(text, "inputs")
+    assert {name: part for name, _, part in re.findall(r"'(\w+)': tensor\((.*?)(?:, draw=Draw.(\w+))?\)", inputs)} == {
+        "x": "",
+        "beta": "UNIT",
+        "g": "LOG_UNIT",
+        "dt": "POSITIVE",
+        "p": "SHARES",
+        "ones": "",
+    }
+    assert "'sizes': sizes('T', 'B', dtype='int32')" in inputs
+    assert "'lengths': integers('T', high='B', dtype='int32')" in inputs
+    assert "# guessed: the range of beta, g, dt, p" in text
+    assert "# guessed: the sum of sizes" in text
 
 
 @pytest.mark.parametrize(
