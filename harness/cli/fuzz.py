@@ -130,8 +130,8 @@ examples:
   harness fuzz fla:norm --with fla-core==0.6.0 --engine cuda
   harness fuzz liger --with liger-kernel==0.8.5 --survey coverage
 
-exit status: 0 clean, 1 findings, 2 usage or harness error, 3 not everything could be
-checked, or fewer than 10 cases in a minute, 130 interrupted without findings
+exit status: 0 clean, 1 findings, 2 usage or harness error, 3 something was not
+checked, or under 10 cases in a minute, 130 interrupted without findings
 """
     add_suites(parser, required=False)
     add_device(parser, f"{USUAL_DEVICES}; on hardware GPUs, their own model")
