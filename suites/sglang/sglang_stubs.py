@@ -50,10 +50,12 @@ MODULES = {
     "sglang.srt.utils": UTILITIES,
     "sglang.srt.utils.common": UTILITIES,
     "sglang.srt.utils.custom_op": {"register_custom_op": register_custom_op},
-    "sglang.kernels.jit.utils": {"is_arch_support_pdl": lambda: False},
+    "sglang.jit_kernel.utils": {"is_arch_support_pdl": lambda: False},
+    "sglang.kernels.jit.utils": {"is_arch_support_pdl": lambda: False, "is_hip_runtime": lambda: False},
     "sglang.srt.layers.deep_gemm_wrapper.configurer": {"ENABLE_JIT_DEEPGEMM": False},
 }
 IMPORTED = (
+    "sglang.kernels.ops.quantization.fp8_utils",
     "sglang.srt.layers.attention.fla.index",
     "sglang.srt.layers.attention.fla.utils",
 )
