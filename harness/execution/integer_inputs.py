@@ -60,11 +60,13 @@ def draw_integers(
         edges = _at_edges(integers, low, high, generator)
         integers = torch.where(torch.rand(shape, generator=generator) < at_edges, edges, integers)
     ignored = None if is_oversized or declared.ignore is None else _ignored(shape, generator)
-    if not declared.distinct:  # the last one is among distinct ones
-        if is_oversized:  # it is what exceeds 32 bits, times a stride
-            integers.view(-1)[:1] = integers.view(-1)[-1:] = high - 1
+    if is_oversized:  # the last one is what exceeds 32 bits, times a stride, and few programs run
+        if declared.distinct:
+            _put_largest_first(integers, by_row=declared.distinct == "rows")
         else:
-            integers = _with_pattern(integers, low, high - 1, generator)
+            integers.view(-1)[:1] = integers.view(-1)[-1:] = high - 1
+    elif not declared.distinct:  # the last one is among distinct ones
+        integers = _with_pattern(integers, low, high - 1, generator)
     if declared.ascending and integers.dim():
         integers = integers.sort(-1).values
     if ignored is not None and declared.ignore is not None:
@@ -89,6 +91,14 @@ def _distinct_integers(
         repeats = -(-each // max(chosen.numel(), 1))
         drawn.append(chosen.repeat(repeats)[:each])
     return low + (torch.cat(drawn).view(shape) if drawn else torch.zeros(shape, dtype=torch.int64))
+
+
+def _put_largest_first(integers: torch.Tensor, *, by_row: bool) -> None:
+    """Exchange the first integer and the largest one, of the first row or of all."""
+    flat = integers.view(-1)[: integers.shape[-1] if by_row and integers.dim() else None]
+    if flat.numel():
+        at = int(flat.argmax())
+        flat[[0, at]] = flat[[at, 0]]
 
 
 def _with_pattern(integers: torch.Tensor, low: int, last: int, generator: torch.Generator) -> torch.Tensor:

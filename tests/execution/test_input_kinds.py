@@ -9,6 +9,7 @@ import torch
 from harness.errors import SuiteError
 from harness.execution.execution import Execution
 from harness.execution.inputs import make_inputs, without_undefined_cells
+from harness.execution.integer_inputs import draw_integers
 from harness.execution.poison import FreshMemory
 from harness.model.case import Case, DType, Layout, Scale, ValueDistribution
 from harness.model.input_spec import Draw, Input, Integers
@@ -116,6 +117,17 @@ def test_integers_of_an_oversized_case_keep_their_order_and_differ() -> None:
         assert len(slots.unique()) == 9
         assert bool((bounds.diff() >= 0).all())
         assert [int(slots.max()), int(bounds.max())] == [(1 << 20) - 1] * 2
+
+
+@pytest.mark.parametrize("distinct", [True, "rows"])
+def test_the_largest_of_distinct_integers_is_first_in_an_oversized_case(distinct: Any) -> None:
+    declared = integers("D", 3, high="T", distinct=distinct)
+    for seed in range(8):
+        value = draw_integers(
+            declared, {"T": 64, "D": 5}, torch.Generator().manual_seed(seed), is_sparse=False, is_oversized=True
+        )
+        assert int(value[0, 0]) == 63
+        assert value[0].unique().numel() == 3
 
 
 def test_distinct_integers_never_repeat_and_include_the_last_one() -> None:
