@@ -5,7 +5,7 @@ The state of each head decays by `exp(dt * A)` and takes in `dt * B x`; the outp
 
 from itertools import pairwise
 
-from harness.suite import Dim, Draw, DType, groups, op, segments, tensor, tokens
+from harness.suite import Dim, Draw, DType, groups, integers, op, segments, tensor, tokens
 
 LIBRARY = {"requires": ("sources:mamba-ssm",), "stubs": {"mamba_ssm": "mamba_stubs.py"}}
 SIZES = {
@@ -212,6 +212,63 @@ def selective_state_update_reference(state, x, dt, a, b, c, d, z, dt_bias, dt_so
     state = state * (-step[..., None] * a).exp() + (step * x)[..., None] * b[:, :, None]
     out = (state * c[:, :, None]).sum(-1)
     return gated(out if d is None else out + d * x, z), state
+
+
+def used_states(slots, B, S):
+    import torch
+
+    return torch.isin(torch.arange(B + S), slots)[:, None, None, None]
+
+
+@op(
+    **LIBRARY,
+    dims={
+        "B": Dim(low=1, high=40, grows=True, largest=65_535),
+        "S": Dim(low=0, high=40, grows=True, largest=1 << 20),
+        "G": groups(1, 2),
+        "R": groups(1, 2, 3),
+        "P": Dim(low=1, high=128),
+        "N": Dim(low=1, high=256),
+    },
+    inputs={
+        "states": tensor("B+S", "G*R", "P", "N", grad=False, defined=used_states),
+        "slots": integers("B", high="B+S", distinct=True, ignore=-1, dtype="int32", contiguous=True),
+        "x": tensor("B", "G*R", "P", grad=False),
+        "dt": tensor("B", "G*R", "P", grad=False, draw=Draw.POSITIVE),
+        "a": tensor("G*R", "P", "N", grad=False, draw=Draw.POSITIVE),
+        "b": tensor("B", "G", "N", grad=False),
+        "c": tensor("B", "G", "N", grad=False),
+        "d": tensor("G*R", "P", grad=False),
+        "z": tensor("B", "G*R", "P", grad=False, optional=True),
+        "dt_bias": tensor("G*R", "P", grad=False),
+    },
+    options={"dt_softplus": (True,), "tied": (False, True)},
+    defined=lambda slots, B, S: (None, used_states(slots, B, S)),
+)
+def states_updated_in_slots(states, slots, x, dt, a, b, c, d, z, dt_bias, dt_softplus, tied):
+    """Requests have their states in slots of a cache; requests without a slot pad the batch."""
+    from mamba_ssm.ops.triton.selective_state_update import selective_state_update as update
+
+    decays = -a
+    dt, decays, dt_bias = tied_to_heads(dt, decays, dt_bias) if tied else (dt, decays, dt_bias)
+    states = states.clone()
+    out = update(states, x, dt, decays, b, c, d, z, dt_bias, dt_softplus, state_batch_indices=slots)
+    return out, states
+
+
+@states_updated_in_slots.reference
+def states_updated_in_slots_reference(states, slots, x, dt, a, b, c, d, z, dt_bias, dt_softplus, tied, R):
+    import torch
+
+    dt, a, dt_bias = tied_to_heads(dt, a, dt_bias) if tied else (dt, a, dt_bias)
+    real, places = slots >= 0, slots.long().clamp(min=0)
+    out, new = selective_state_update_reference(states[places], x, dt, a, b, c, d, z, dt_bias, dt_softplus, R)
+    return torch.where(real[:, None, None], out, 0.0), states.index_put((places[real],), new[real])
+
+
+def tied_to_heads(dt, a, dt_bias):
+    """Return steps and decays that are those of a head, in memory too, as in Mamba 2."""
+    return dt[..., :1].expand(dt.shape), a[:, :1, :1].expand(a.shape), dt_bias[:, :1].expand(dt_bias.shape)
 
 
 @op(
