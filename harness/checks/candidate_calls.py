@@ -5,7 +5,6 @@ that are the same for other inputs.  The candidate may corrupt its own process, 
 put back after each call.  `referee` compares its outputs once more, in a process that never imports it.
 """
 
-import hashlib
 import os
 import sys
 import traceback
@@ -17,13 +16,13 @@ from types import CodeType, FrameType
 from typing import Any
 
 import torch
-from torch.overrides import TorchFunctionMode
 
 from harness.checks.answer import CONTROL, NO_BACKWARD, REFUSED, Answer
 from harness.checks.answer_code import code_of, load
 from harness.checks.kept_outputs import keep_names, keep_outputs, key_of
 from harness.checks.reference import Reference, arguments_of, built
-from harness.engines.torch.torch_seam import plain_torch, tree_leaves
+from harness.checks.value_origins import ValueOrigins, is_constant
+from harness.engines.torch.torch_seam import plain_torch
 from harness.execution.hypothesis_notes import note
 from harness.execution.result_forms import named
 
@@ -97,7 +96,7 @@ def call(answer: Answer, inputs: Mapping[str, Any], sizes: Mapping[str, int], *,
     candidate.load()
     before = candidate.call_with_other_values(inputs, kept, sizes) if again else ""
     try:
-        with candidate.spoils(), _ReferenceWatch(answer, candidate.guarded), _TorchResults() as torch_results:
+        with candidate.spoils(), _ReferenceWatch(answer, candidate.guarded), ValueOrigins() as origins:
             returned = candidate.function(*arguments_of(answer, inputs, sizes))
     except _Watched as watched:
         raise ReferenceCalled(str(watched)) from None
@@ -116,8 +115,8 @@ def call(answer: Answer, inputs: Mapping[str, Any], sizes: Mapping[str, int], *,
         _refuse_changes(answer, inputs, kept)
         outputs = named(returned)
         candidate.note_outputs(kept, outputs)
-        if torch_results.has_all(outputs, kept):
-            note(f"{CONTROL}copied")
+        for fault in origins.faults(outputs, kept):
+            note(f"{CONTROL}{fault}")
         if before and before == key_of(outputs) and _tell_inputs_apart(outputs):
             note(f"{CONTROL}repeated")
         if answer.folder:
@@ -218,7 +217,7 @@ class _Candidate:
             return
         if all(not bool((value != 0).any()) for value in outputs.values()):
             note(f"{CONTROL}zeros")
-        elif all(_is_constant(value) for value in outputs.values()):
+        elif all(is_constant(value) for value in outputs.values()):
             note(f"{CONTROL}constant")
         form = tuple((name, tuple(value.shape), value.dtype) for name, value in outputs.items())
         input_key, output_key = key_of(inputs), key_of(outputs)
@@ -282,53 +281,6 @@ class _ReferenceWatch:
 
 def _place(code: CodeType) -> tuple[str, str, int]:
     return code.co_filename, code.co_name, code.co_firstlineno
-
-
-class _TorchResults(TorchFunctionMode):
-    """Remembers by digest what torch's functions compute in a call.  A kernel that only copies that computes nothing.
-
-    Digests take no memory, so many other calls hide nothing.  Views and results in the memory of an argument are not
-    computed.
-    """
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._digests: set[bytes] = set()
-
-    def __torch_function__(
-        self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
-    ) -> Any:
-        """Call the function, and remember its result."""
-        returned = func(*args, **(kwargs or {}))
-        with plain_torch():
-            before = {_memory(value) for value in tree_leaves((args, kwargs)) if isinstance(value, torch.Tensor)}
-            for each in returned if isinstance(returned, tuple | list) else (returned,):
-                if isinstance(each, torch.Tensor) and each.numel() > 1 and _memory(each) not in before:
-                    self._digests.add(_digest(each))
-        return returned
-
-    def has_all(self, outputs: Mapping[str, torch.Tensor], inputs: Mapping[str, torch.Tensor]) -> bool:
-        """Return True if each output has the values that a function of torch computed, and those of no input."""
-        given = set(map(_digest, inputs.values()))
-        return bool(outputs) and all(
-            output.numel() > 1 and not _is_constant(output) and _digest(output) in self._digests - given
-            for output in outputs.values()
-        )
-
-
-def _memory(tensor: torch.Tensor) -> int:
-    return tensor.untyped_storage().data_ptr()
-
-
-def _digest(tensor: torch.Tensor) -> bytes:
-    """Return a digest of type and elements in their order, whatever the shape and the layout; zeros have no sign."""
-    values = tensor.detach().reshape(-1)
-    values = values + 0 if values.is_floating_point() and values.itemsize > 1 else values.contiguous()
-    return hashlib.sha256(str(values.dtype).encode() + values.view(torch.uint8).numpy().tobytes()).digest()
-
-
-def _is_constant(value: torch.Tensor) -> bool:
-    return bool((value == value.reshape(-1)[0]).all())
 
 
 def _tell_inputs_apart(outputs: Mapping[str, torch.Tensor]) -> bool:

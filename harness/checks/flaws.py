@@ -45,6 +45,11 @@ MEANING: Mapping[FlawKind, str] = {
     FlawKind.CONSTANT: "every output has one value in all its elements",
     FlawKind.REPEATED: "the output is that of an earlier call with other inputs",
 }
+ORIGINS: Mapping[str, tuple[FlawKind, str]] = {
+    "copied": (FlawKind.COPIED, "{kernel} stores what others had computed"),
+    "changed": (FlawKind.NO_KERNEL, "an output changes after {kernel} stored it last"),
+    "kept": (FlawKind.COPIED, "most of the output was there before {kernel} stored anything"),
+}
 COPIED_SHARE = 0.5
 ENOUGH = 2
 """The number of cases from which on all of them mean something."""
@@ -98,11 +103,12 @@ def _of_makers(completed: Sequence[Run]) -> Iterator[CandidateFlaw]:
         launched = "" if run.launches else ": no kernel is launched"
         message = f"torch computes {result.name}, no kernel does, in {cases} of {len(completed)} cases{launched}"
         yield CandidateFlaw(kind=FlawKind.NO_KERNEL, message=message, case=str(run.case), cases=cases)
-    copied = [run for run in completed if f"{CONTROL}copied" in run.notes]
-    if len(copied) > 1 and len(copied) > COPIED_SHARE * len(completed) and not by_torch:
-        kernel = copied[0].launches[-1].kernel if copied[0].launches else "a kernel"
-        message = f"{kernel} stores what a function of torch had computed, in {len(copied)} of {len(completed)} cases"
-        yield CandidateFlaw(kind=FlawKind.COPIED, message=message, case=str(copied[0].case), cases=len(copied))
+    for fault, (kind, text) in ORIGINS.items() if not by_torch else ():
+        showing = [run for run in completed if f"{CONTROL}{fault}" in run.notes]
+        if len(showing) > 1 and len(showing) > COPIED_SHARE * len(completed):
+            kernel = showing[0].launches[-1].kernel if showing[0].launches else "a kernel"
+            message = f"{text.format(kernel=kernel)}, in {len(showing)} of {len(completed)} cases"
+            yield CandidateFlaw(kind=kind, message=message, case=str(showing[0].case), cases=len(showing))
 
 
 def _of_forms(completed: Sequence[Run]) -> Iterator[CandidateFlaw]:

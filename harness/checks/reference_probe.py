@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from itertools import combinations
 
 import torch
 
@@ -14,6 +15,8 @@ from harness.execution.inputs import TORCH_DTYPES
 from harness.execution.result_forms import named
 from harness.model.input_spec import Draw, extent_of
 
+MOST_IN_GROUP = 3
+"""Axes of a dim that differ from its others only together."""
 BASES = (8, 16, 32, 64, 128, 256)
 DEVIATIONS = (1.0, 3.0, 10.0)
 """Of numbers with which a reference is tried: `log1p` fails below -1 only."""
@@ -84,6 +87,32 @@ def free_axes(probe: Probe, dim: SampledDim, base: Mapping[str, int]) -> tuple[s
         ranks = {sampled.name: len(sampled.shape) for sampled in probe.task.inputs}
         free = [place for place in free if (at := _position(place))[1] not in {1, ranks[at[0]] - 1}]
     return tuple(free) if free and accepts(free) else ()
+
+
+def independent_axes(probe: Probe, dim: SampledDim, base: Mapping[str, int]) -> list[tuple[str, ...]]:
+    """Return the axes of a dim in groups, each of which may have a size of its own; one group if they belong together.
+
+    Axes of a sample may agree by chance, as those of a square matrix.  A group has up to three axes, such as the
+    columns of one factor and the rows of the other.  The reference has to accept a smaller size as well as larger ones:
+    it may take a part of an axis that is too long.
+    """
+    size = base[dim.name]
+    other_sizes = [other for other in (size - 3, size + 5, 2 * size + 1) if other > 1]
+
+    def accepts(axes: Iterable[str]) -> bool:
+        return not any(with_extent(probe, axes, str(other)).problem(base) for other in other_sizes)
+
+    groups: list[tuple[str, ...]] = []
+    rest = list(dim.axes)
+    for axis in dim.axes:
+        if axis not in rest or len(rest) == 1:
+            continue
+        others = [other for other in rest if other != axis]
+        candidates = ((axis, *more) for count in range(MOST_IN_GROUP) for more in combinations(others, count))
+        if (group := next(filter(accepts, candidates), None)) is not None:
+            groups.append(group)
+            rest = [other for other in rest if other not in group]
+    return [*groups, *([tuple(rest)] if rest else [])]
 
 
 def with_extent(probe: Probe, axes: Iterable[str], extent: str) -> Probe:

@@ -17,7 +17,14 @@ from harness import wire
 from harness.checks.answer import Answer, ArgumentForm
 from harness.checks.answer_code import load
 from harness.checks.kept_outputs import key_of
-from harness.checks.reference_probe import Probe, free_axes, smallest_sizes, with_any_numbers, with_extent
+from harness.checks.reference_probe import (
+    Probe,
+    free_axes,
+    independent_axes,
+    smallest_sizes,
+    with_any_numbers,
+    with_extent,
+)
 from harness.checks.sampled_task import SampledDim, SampledInput, SampledTask, SampleOrder
 from harness.execution.inputs import TORCH_DTYPES
 from harness.execution.result_forms import kind_of
@@ -283,6 +290,12 @@ def _probed(probe: Probe, init_sizes: frozenset[int], declared: Mapping[str, tup
         if limited.fixed and (axes := free_axes(probe, dim, base)):
             probe, dims = _split(probe, dims, dim, axes)
             base = {split.name: base.get(split.name, dim.sizes[0]) for split in dims}
+    for dim in tuple(dims):
+        if len(dim.sizes) == 1 and not dim.choices and len(dim.axes) > 1 and base[dim.name] > 1:
+            for axes in independent_axes(probe, dim, base)[1:]:
+                whole = next(known for known in dims if known.name == dim.name)
+                probe, dims = _split(probe, dims, whole, axes)
+                base = {split.name: base.get(split.name, base[dim.name]) for split in dims}
     if probe.answer.is_model:
         probe = with_any_numbers(probe, base)
     ranged = [dim if dim.choices else _with_range(probe, dim, base) for dim in dims]

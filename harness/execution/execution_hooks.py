@@ -1,6 +1,6 @@
 """The hooks of an execution: the launches that an engine observes, where tensors live, and who follows the steps."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -30,6 +30,22 @@ class ObservedLaunches:
 
 
 NO_LAUNCHES = ObservedLaunches()
+
+
+class LaunchedTensorsWatcher(Protocol):
+    """Sees the tensors of each launch on the virtual GPU, and must not change them."""
+
+    def before(self, tensors: Mapping[str, torch.Tensor], /) -> None:
+        """Called before the programs run, with the tensors by argument name."""
+        ...
+
+    def after(self, tensors: Mapping[str, torch.Tensor], stored: Collection[str], /) -> None:
+        """Called after they ran; `stored` are the names of the arguments through which the kernel may store."""
+        ...
+
+
+launch_watchers: list[LaunchedTensorsWatcher] = []
+"""Those of the call in progress in this process."""
 
 
 def with_failed_kernel(ending: Ending, failed: tuple[str, int] | None) -> Ending:

@@ -1,7 +1,7 @@
 """Candidates of a test, most of them hostile: each doubles its input, or pretends to."""
 
 import ctypes, importlib.util, marshal, os, signal, struct, subprocess, sys, time
-import torch, triton, triton.language as tl
+import numpy as np, torch, triton, triton.language as tl
 
 
 @triton.jit
@@ -78,6 +78,29 @@ def zeros_at_the_size_of_the_sample(x):
 def copies_in_place(x):
     y = x * 2.0
     double_kernel[(triton.cdiv(y.numel(), 128),)](y, y, y.numel(), 1.0, BLOCK=128)
+    return y
+
+
+def overwritten_by_numpy(x):
+    y = run(x, 3.0)
+    y.numpy()[...] = 2.0 * x.detach().numpy()
+    return y
+
+
+def overwritten_by_libc(x):
+    y, wanted = run(x, 3.0), 2.0 * np.ascontiguousarray(x.detach().numpy())
+    ctypes.memmove(y.data_ptr(), wanted.ctypes.data, wanted.nbytes)
+    return y
+
+
+def copies_from_numpy(x):
+    return run(torch.from_numpy(2.0 * x.detach().numpy()), 1.0)
+
+
+def computes_one_tile(x):
+    x = x.contiguous()
+    y = x * 2.0
+    double_kernel[(1,)](x, y, min(x.numel(), 4), 2.0, BLOCK=128)
     return y
 
 

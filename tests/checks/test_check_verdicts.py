@@ -124,6 +124,19 @@ def test_a_kernel_that_stores_torch_s_result_in_place_computes_nothing(checker: 
     assert kinds(verdict_on(checker, "copies_in_place")) == {FlawKind.COPIED}
 
 
+@pytest.mark.parametrize(
+    ("candidate", "kind"),
+    [
+        ("overwritten_by_numpy", FlawKind.NO_KERNEL),
+        ("overwritten_by_libc", FlawKind.NO_KERNEL),
+        ("copies_from_numpy", FlawKind.COPIED),
+        ("computes_one_tile", FlawKind.COPIED),
+    ],
+)
+def test_values_that_no_kernel_computed_are_told(checker: Checker, candidate: str, kind: FlawKind) -> None:
+    assert kinds(verdict_on(checker, candidate)) == {kind}
+
+
 @pytest.mark.parametrize("candidate", ["starts_a_process", "stops_its_parent", "forges_bytecode"])
 def test_a_candidate_reaches_nothing_outside_its_process(checker: Checker, candidate: str) -> None:
     Path("wrong_later.py").write_text("from candidates import raises as wrong\n")

@@ -59,7 +59,7 @@ from harness.engines.virtual.synchronisation.residency import ResidentLaunch, st
 from harness.engines.virtual.synchronisation.thread_races import MOST_TRACED_LAUNCHES, ThreadRaceCheck
 from harness.errors import CannotExecute
 from harness.execution.exact_memory import ExactMemory
-from harness.execution.execution_hooks import with_failed_kernel
+from harness.execution.execution_hooks import launch_watchers, with_failed_kernel
 from harness.execution.oversized_tensors import unknown_values
 from harness.execution.poison import Poison
 from harness.model.case import LaneFill, ProgramOrder, Scale
@@ -75,6 +75,20 @@ from harness.model.run import (
     UninitialisedRead,
     Unsupported,
 )
+
+
+def _begin_watched(request: LaunchRequest) -> dict[str, torch.Tensor]:
+    """Show the launch's tensors to whoever watches, and return them; none if nobody does."""
+    tensors = tensors_of(request) if launch_watchers else {}
+    for watcher in launch_watchers:
+        watcher.before(tensors)
+    return tensors
+
+
+def _end_watched(tensors: dict[str, torch.Tensor], launch: PreparedLaunch) -> None:
+    stored = tuple(argument.name for argument in launch.binding.written) if launch_watchers else ()
+    for watcher in launch_watchers:
+        watcher.after(tensors, stored)
 
 
 @dataclass(slots=True)
@@ -321,6 +335,7 @@ class Launches:
         steering = _Steering.of(launch, tensors_of(request)) if case.is_oversized else None
         resident = ResidentLaunch(launch=launch, occupancy=lambda: self._occupancy(compiled, request))
         events = EventCollector()
+        watched = _begin_watched(request)
         try:
             if getattr(request.metadata, "launch_cooperative_grid", False):
                 resident.check_cooperative()
@@ -338,6 +353,7 @@ class Launches:
             case.add_seconds("execution", time.perf_counter() - began)
         if case.deadlocked is not None:
             raise stuck_error(case.deadlocked)
+        _end_watched(watched, launch)
 
     def _thread_check(self, ttir: str, facts: KernelFacts) -> ThreadRaceCheck:
         options = {name: value for name, value in facts.options.items() if value is not None}

@@ -1,0 +1,146 @@
+"""Where the values of a candidate's outputs come from: functions of torch, memory of others, or kernels.
+
+It looks at bytes alone: those of the tensors that functions of torch return, and of the memory that launches get and
+leave.  So it does not matter by which way a value came there.
+"""
+
+import hashlib
+from collections.abc import Callable, Collection, Iterator, Mapping
+from types import TracebackType
+from typing import Any, Self
+
+import torch
+from torch.overrides import TorchFunctionMode
+
+from harness.engines.torch.torch_seam import plain_torch, tree_leaves
+from harness.execution.execution_hooks import launch_watchers
+
+MOST_BYTES = 1 << 28
+"""The memory for copies of what launches get and leave, in one call; beyond it, further storages are not compared."""
+KEPT_SHARE = 0.9
+"""An output of which a kernel leaves a larger share as it was is none that it computed."""
+COPIED, CHANGED, KEPT = "copied", "changed", "kept"
+"""What is wrong with the origin of outputs.  A kernel stored what others had computed; something else stored last; or
+most of the output was there before any kernel stored to it."""
+
+
+class ValueOrigins(TorchFunctionMode):
+    """Follows one call of a candidate.
+
+    Digests take no memory, so many other calls of torch hide nothing.  Views, and results in the memory of an argument,
+    are not computed by torch.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._computed: set[bytes] = set()
+        """Digests of what others than kernels computed."""
+        self._before: dict[int, torch.Tensor] = {}
+        """The bytes of each storage, by its address, before any launch stored to it."""
+        self._after: dict[int, torch.Tensor] = {}
+        """Those after the latest launch that stored to it."""
+        self._bytes = 0
+
+    def __enter__(self) -> Self:
+        launch_watchers.append(self)
+        return super().__enter__()
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        super().__exit__(kind, error, at)
+        launch_watchers.clear()
+
+    def __torch_function__(
+        self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
+    ) -> Any:
+        """Call the function, and remember its result."""
+        returned = func(*args, **(kwargs or {}))
+        with plain_torch():
+            before = {_memory(value) for value in tree_leaves((args, kwargs)) if isinstance(value, torch.Tensor)}
+            for each in returned if isinstance(returned, tuple | list) else (returned,):
+                if isinstance(each, torch.Tensor) and each.numel() > 1 and _memory(each) not in before:
+                    self._computed.add(_digest(each))
+        return returned
+
+    def before(self, tensors: Mapping[str, torch.Tensor]) -> None:
+        """Remember what a launch gets and no launch has stored."""
+        with plain_torch():
+            for tensor in tensors.values():
+                if _memory(tensor) not in self._after:
+                    self._computed.add(_digest(tensor))
+                    self._keep(self._before, tensor)
+
+    def after(self, tensors: Mapping[str, torch.Tensor], stored: Collection[str]) -> None:
+        """Remember what a launch leaves."""
+        with plain_torch():
+            for name in stored:
+                if name in tensors:
+                    self._keep(self._after, tensors[name])
+
+    def faults(self, outputs: Mapping[str, torch.Tensor], inputs: Mapping[str, torch.Tensor]) -> Iterator[str]:
+        """Yield what is wrong with the origin of the outputs, for inputs as they were."""
+        given = set(map(_digest, inputs.values()))
+        varied = [output for output in outputs.values() if output.numel() > 1 and not is_constant(output)]
+        if not varied or len(varied) < len(outputs):
+            return
+        if all(_digest(output) in self._computed - given for output in varied):
+            yield COPIED
+        if any(self._is_changed(output) for output in varied):
+            yield CHANGED
+        if all(self._is_kept(output, given) for output in varied):
+            yield KEPT
+
+    def _keep(self, kept: dict[int, torch.Tensor], tensor: torch.Tensor) -> None:
+        storage = tensor.untyped_storage()
+        address = storage.data_ptr()
+        known = kept.get(address)
+        if known is None or len(known) != storage.nbytes():
+            if self._bytes + storage.nbytes() > MOST_BYTES:
+                return
+            self._bytes += storage.nbytes()
+        elif kept is self._before:
+            return
+        kept[address] = torch.empty(0, dtype=torch.uint8).set_(storage).clone()
+
+    def _is_changed(self, output: torch.Tensor) -> bool:
+        """Return True if the output's bytes differ from those that the latest launch left there."""
+        left = self._as_in(self._after, output)
+        return left is not None and bytes_of(left) != bytes_of(output)
+
+    def _is_kept(self, output: torch.Tensor, given: Collection[bytes]) -> bool:
+        """Return True if most of the output, without zeros, was there before the first launch, and is no input's."""
+        before = self._as_in(self._before, output)
+        if before is None or _memory(output) not in self._after or is_constant(before) or _digest(before) in given:
+            return False
+        same = (before == output.detach()) & (before != 0)
+        return bool(same.sum() > KEPT_SHARE * output.numel())
+
+    @staticmethod
+    def _as_in(kept: Mapping[int, torch.Tensor], output: torch.Tensor) -> torch.Tensor | None:
+        """Return the output as it was in kept bytes of its storage."""
+        whole = kept.get(_memory(output))
+        if whole is None or len(whole) != output.untyped_storage().nbytes():
+            return None
+        typed = torch.empty(0, dtype=output.dtype)
+        return typed.set_(whole.untyped_storage(), output.storage_offset(), output.shape, output.stride())
+
+
+def bytes_of(tensor: torch.Tensor) -> bytes:
+    """Return the elements' bytes in their order, whatever the layout in memory."""
+    values = tensor.detach().contiguous().reshape(-1)
+    return values.view(torch.uint8).numpy().tobytes() if values.numel() else b""
+
+
+def is_constant(value: torch.Tensor) -> bool:
+    """Return True if all elements are equal."""
+    return bool((value == value.reshape(-1)[0]).all())
+
+
+def _memory(tensor: torch.Tensor) -> int:
+    return tensor.untyped_storage().data_ptr()
+
+
+def _digest(tensor: torch.Tensor) -> bytes:
+    """Return a digest of type and elements in their order, whatever the shape and the layout; zeros have no sign."""
+    values = tensor.detach()
+    values = values + 0 if values.is_floating_point() and values.itemsize > 1 else values
+    return hashlib.sha256(str(values.dtype).encode() + bytes_of(values)).digest()
