@@ -1,6 +1,7 @@
 """What SGLang's kernels and their launchers need from the rest of the package: the file that `stubs` of an op names."""
 
 import os
+from types import SimpleNamespace
 
 import torch
 from packaging.version import Version
@@ -28,6 +29,11 @@ class Platform:
         return torch.cuda.get_device_capability() == (9, 0)
 
 
+def architecture():
+    major, minor = torch.cuda.get_device_capability()
+    return SimpleNamespace(major=major, minor=minor)
+
+
 UTILITIES = {
     "is_cuda": lambda: True,
     "is_hip": lambda: False,
@@ -51,7 +57,10 @@ MODULES = {
     "sglang.srt.utils.common": UTILITIES,
     "sglang.srt.utils.custom_op": {"register_custom_op": register_custom_op},
     "sglang.jit_kernel.utils": {"is_arch_support_pdl": lambda: False},
-    "sglang.kernels.jit.utils": {"is_arch_support_pdl": lambda: False, "is_hip_runtime": lambda: False},
+    "sglang.kernels.jit.utils": {
+        **dict.fromkeys(("is_arch_support_pdl", "is_hip_runtime", "is_musa_runtime"), lambda: False),
+        "get_jit_cuda_arch": architecture,
+    },
     "sglang.srt.layers.deep_gemm_wrapper.configurer": {"ENABLE_JIT_DEEPGEMM": False},
 }
 IMPORTED = (
