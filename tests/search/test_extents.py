@@ -7,7 +7,7 @@ from math import nan
 import pytest
 
 from harness.model.case import Case
-from harness.model.run import Run
+from harness.model.run import ExactRun, Run
 from harness.model.verdict import Extent, Fail, Severity, Signature
 from harness.oracles import registry
 from harness.search.campaign_statistics import CampaignStatistics, Sighting, Trial
@@ -16,6 +16,7 @@ from harness.search.shrinking import ShrinkLimits
 from harness.search.sort_key import sort_key
 from harness.search.triage import Triage
 from tests.oracles.facts import result
+from tests.oracles.test_exact_values import comparison
 from tests.search.fakes import DEVICE, OP, ImmediateRunner, clean, with_dims
 
 JUDGE = Judge(oracles=(registry.find("float64-values"),))
@@ -79,3 +80,19 @@ def fail(extent: Extent | None, severity: Severity = Severity.ERROR) -> Fail:
 )
 def test_a_smaller_case_is_as_bad(smaller: Fail, known: Fail, is_as_bad: bool) -> None:  # noqa: FBT001 - a parameter of the test
     assert smaller.is_as_bad_as(known) == is_as_bad
+
+
+def test_an_error_does_not_shrink_to_a_note_on_rounding() -> None:
+    """Below 40 rows an exact run shows that the algorithm is right, and loses digits."""
+
+    def make(case: Case) -> Run:
+        ratio = 2.0 if case.dims["T"] >= 3 else 0.1
+        exact = None if case.dims["T"] >= 40 else ExactRun(comparisons=(comparison(error=1e-6),), doubts=(), roundings=())
+        return replace(clean(case), results=(result("y", whole=ratio, worst_tile=ratio),), exact=exact)
+
+    family = Judge(oracles=tuple(map(registry.find, sorted(registry.family("float64-values")))))
+    (rounded,) = family.judge(OP, make(with_dims(T=5)), {}).fails
+    assert (rounded.oracle, rounded.signature.severity) == ("precision", Severity.WARNING)
+    triage = Triage(runner=ImmediateRunner(make), judge=family, trying=lambda _: None)
+    found = triage.finding(sighted(make, with_dims(T=900)), ShrinkLimits())
+    assert (found.fail.oracle, found.case) == ("float64-values", with_dims(T=40))
