@@ -87,7 +87,9 @@ def test_an_error_does_not_shrink_to_a_note_on_rounding() -> None:
 
     def make(case: Case) -> Run:
         ratio = 2.0 if case.dims["T"] >= 3 else 0.1
-        exact = None if case.dims["T"] >= 40 else ExactRun(comparisons=(comparison(error=1e-6),), doubts=(), roundings=())
+        exact = (
+            None if case.dims["T"] >= 40 else ExactRun(comparisons=(comparison(error=1e-6),), doubts=(), roundings=())
+        )
         return replace(clean(case), results=(result("y", whole=ratio, worst_tile=ratio),), exact=exact)
 
     family = Judge(oracles=tuple(map(registry.find, sorted(registry.family("float64-values")))))

@@ -239,7 +239,9 @@ def test_late_resources_are_checked_for_former_paired_runs_too() -> None:
 SUITE = Path(__file__).with_name("paired_run_suite.py")
 
 
-def failed_oracles(op_name: str, sm_count: int | None, cases: int) -> list[tuple[str, Severity]]:
+def failed_oracles(
+    op_name: str, sm_count: int | None, cases: int, second_runs: Iterable[SecondRun] = ()
+) -> list[tuple[str, Severity]]:
     """Search one op of the suite in real processes, and return the oracles that failed."""
     (op,) = (one for one in load_suite(str(SUITE)) if one.name == op_name)
     home = catalogue.find("rtx-pro-6000")
@@ -253,9 +255,9 @@ def failed_oracles(op_name: str, sm_count: int | None, cases: int) -> list[tuple
         processes=2,
     )
     with Session(options) as session:
-        statistics = Campaign(
-            options.plan, CampaignWorkers(runner=session.pool, processes=session.processes), session.judge, Silent()
-        ).run()
+        plan = replace(options.plan, second_runs=frozenset(second_runs))
+        workers = CampaignWorkers(runner=session.pool, processes=session.processes)
+        statistics = Campaign(plan, workers, session.judge, Silent()).run()
     assert statistics.abstained == 0, statistics.reasons
     return [(one.fail.oracle, one.fail.signature.severity) for one in statistics.in_order()]
 
@@ -267,7 +269,7 @@ def test_a_lookback_scan_is_a_warning() -> None:
 
 @pytest.mark.slow
 def test_excessive_resources_are_found_though_the_op_raises_with_one_sm() -> None:
-    assert sorted(failed_oracles("product", sm_count=None, cases=1)) == [
+    assert sorted(failed_oracles("product", None, 1, {SecondRun.SM_COUNT})) == [
         ("completes", Severity.ERROR),
         ("resources", Severity.ERROR),
     ]
