@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from harness.drafts.config_pickers import ConfigPicker, config_pickers
 from harness.drafts.stated_domain import StatedDomain, stated_domain
 from harness.errors import UsageError, unknown
 
@@ -64,6 +65,8 @@ class PublicFunction:
     parameters: tuple[SourceParameter, ...]
     unpacked: tuple[tuple[str, tuple[str, ...]], ...]
     """What the function unpacks, as in `T, D = x.shape`: the tensor, and the names of its axes."""
+    names: frozenset[str]
+    """All names in it."""
     launches: bool
     """True if it launches a kernel of its file, directly or through other functions of the file."""
     stated: StatedDomain
@@ -79,6 +82,7 @@ class SourceFile:
     path: Path
     kernels: tuple[Kernel, ...]
     functions: tuple[PublicFunction, ...]
+    pickers: tuple[ConfigPicker, ...] = ()
 
     @property
     def subjects(self) -> tuple[Kernel | PublicFunction, ...]:
@@ -122,6 +126,7 @@ def read_source(path: Path) -> SourceFile:
     classes = {node.name for node in tree.body if isinstance(node, ast.ClassDef)} & launching
     return SourceFile(
         path=path,
+        pickers=tuple(config_pickers(tree)),
         kernels=tuple(_kernel(node) for node in kernels if _stores(node)),
         functions=tuple(
             PublicFunction(
@@ -129,6 +134,7 @@ def read_source(path: Path) -> SourceFile:
                 line=node.lineno,
                 parameters=_parameters(node),
                 unpacked=tuple(_unpacked(node)),
+                names=frozenset(part.id for part in ast.walk(node) if isinstance(part, ast.Name)),
                 launches=node.name in launching,
                 stated=stated_domain(node),
                 is_differentiable=_uses(node, classes),

@@ -120,6 +120,11 @@ def _function_text(function: PublicFunction, module: TestedModule) -> OpText:
             *_guesses("the values of", [name for name in options if name not in stated.choices]),
             *_integer_guesses(inputs),
             *known.notes,
+            *(
+                f"guessed: host code picks configs: host_configs={{{picker.declaration(module.name)}}}"
+                for picker in module.source.pickers
+                if picker.name in function.names
+            ),
         ),
         dims=dims,
         inputs=inputs,

@@ -39,6 +39,7 @@ UTILITIES = {
     "is_hip": lambda: False,
     "is_npu": lambda: False,
     "is_cpu": lambda: False,
+    "is_sm90_supported": lambda: torch.cuda.get_device_capability() == (9, 0),
     "is_xpu": lambda: False,
     "is_gfx95_supported": lambda: False,
     "is_gfx1250_supported": lambda: False,
@@ -51,7 +52,12 @@ UTILITIES = {
 }
 
 MODULES = {
-    "sglang.srt.runtime_context": {"get_platform": Platform},
+    "sglang.srt.runtime_context": {
+        "get_platform": Platform,
+        "get_exec": lambda: SimpleNamespace(deterministic=SimpleNamespace(enable_deterministic_inference=False)),
+    },
+    "sglang.srt.batch_invariant_ops": {"is_batch_invariant_mode_enabled": lambda: False},
+    "sglang.srt.layers.moe.moe_runner.triton_utils": {"get_config": lambda: None},
     "sgl_kernel": {},
     "sglang.srt.utils": UTILITIES,
     "sglang.srt.utils.common": UTILITIES,
@@ -67,4 +73,5 @@ IMPORTED = (
     "sglang.kernels.ops.quantization.fp8_utils",
     "sglang.srt.layers.attention.fla.index",
     "sglang.srt.layers.attention.fla.utils",
+    "sglang.srt.layers.moe.moe_runner.triton_utils.fused_moe_triton_config",
 )

@@ -1,9 +1,9 @@
-"""Products of SGLang in eight bits, whose tiles host code picks from a table for each GPU and shape of weights.
+"""Products of SGLang whose tiles host code picks from a table for each GPU and shape of weights.
 
-Some tables for Hopper split K among programs, or swap the factors.
+Some tables of products in eight bits, for Hopper, split K among programs or swap the factors.
 """
 
-from harness.suite import Dim, Draw, DType, config_tables, groups, op, tensor
+from harness.suite import Dim, Draw, DType, config_tables, groups, integers, op, tensor
 
 LIBRARY = {"requires": ("sglang",), "stubs": {"sglang": "sglang_stubs.py"}, "contiguous": True}
 SIMILAR = {"NVIDIA_A800-SXM4-80GB": "a100", "NVIDIA_H20": "h200", "NVIDIA_L20Y": "h100", "NVIDIA_L40": "l40s"}
@@ -72,7 +72,142 @@ def product_of_scaled(x, w, x_scales, w_scales, BN, BK):
     return spread(x, x_scales, 1, BK) @ spread(w, w_scales, BN, BK).T
 
 
+EXPERTS = {
+    "T": Dim(low=1, high=300, varies=True),
+    "E": Dim(low=1, high=64),
+    "N": Dim(low=1, high=512),
+    "K": Dim(low=1, high=256),
+    "top": groups(1, 2, 4),
+}
+CHOICE = {
+    "weights": tensor("T", "top", **SCALES | {"draw": Draw.SHARES}),
+    "experts": integers("T", "top", high="E", distinct="rows", dtype="int32"),
+}
+CONFIGS = "sglang.srt.layers.moe.moe_runner.triton_utils.fused_moe_triton_config:get_moe_configs"
+"""It looks into the tables of each release of Triton, beginning with the installed one."""
+BLOCK = 128
+
+
+@op(
+    **LIBRARY,
+    dims=EXPERTS,
+    inputs={"x": tensor("T", "K", grad=False), "w": tensor("E", "2*N", "K", grad=False), **CHOICE},
+    options={"weighted": (False, True)},
+    host_configs={
+        CONFIGS: config_tables("configs/*/E={E},N={N},device_name={device}.json", nearest="T", devices=SIMILAR)
+    },
+    where=lambda at: at["top"] <= at["E"],
+    dtypes=(DType.BF16, DType.FP16),
+)
+def expert_product(x, w, weights, experts, weighted):
+    """The first product of experts: each row with the weights of the experts that its token has."""
+    return product(x, w, x.new_empty(*experts.shape, w.shape[1]), weights, experts, weighted)
+
+
+@expert_product.reference
+def expert_product_reference(x, w, weights, experts, weighted):
+    import torch
+
+    y = torch.einsum("tk,tsnk->tsn", x, w[experts.long()])
+    return y * weights.to(y.dtype)[..., None] if weighted else y
+
+
+@op(
+    **LIBRARY,
+    dims=EXPERTS,
+    inputs={
+        "x": tensor("T", "K", grad=False, dtype=DType.FP8_E4M3),
+        "w": tensor("E", "2*N", "K", grad=False, dtype=DType.FP8_E4M3),
+        "x_scales": tensor("T", f"(K + {BLOCK - 1})//{BLOCK}", **SCALES),
+        "w_scales": tensor("E", f"(2*N + {BLOCK - 1})//{BLOCK}", f"(K + {BLOCK - 1})//{BLOCK}", **SCALES),
+        **CHOICE,
+    },
+    options={"weighted": (False, True), "output_dtype": ("bfloat16", "float16")},
+    host_configs={
+        CONFIGS: config_tables(
+            f"configs/*/E={{E}},N={{N}},device_name={{device}},dtype=fp8_w8a8,block_shape=[{BLOCK}, {BLOCK}].json",
+            nearest="T",
+            devices=SIMILAR,
+        )
+    },
+    where=lambda at: at["top"] <= at["E"],
+    dtypes=(DType.FP32,),
+)
+def scaled_expert_product(x, w, x_scales, w_scales, weights, experts, weighted, output_dtype):
+    """The same with factors of eight bits."""
+    import torch
+
+    y = torch.empty(*experts.shape, w.shape[1], dtype=getattr(torch, output_dtype), device=x.device)
+    return product(x, w, y, weights, experts, weighted, scales=(x_scales, w_scales))
+
+
+@scaled_expert_product.reference
+def scaled_expert_product_reference(x, w, x_scales, w_scales, weights, experts, weighted):
+    factors = spread(x, x_scales, 1, BLOCK), spread(w, w_scales, BLOCK, BLOCK)
+    return expert_product_reference(*factors, weights, experts, weighted)
+
+
+def product(x, w, y, weights, experts, weighted, scales=None):
+    """Ask host code for a config, assign rows to tiles of experts, and launch the kernel, as one layer does."""
+    import torch
+    import triton.language as tl
+    from sglang.kernels.ops.moe.fused_moe_triton_kernels import invoke_fused_moe_kernel
+    from sglang.srt.layers.moe.moe_runner.triton_utils.fused_moe_triton_config import try_get_optimal_moe_config
+
+    (tokens, top), (count, outputs, width) = experts.shape, w.shape
+    block_shape = [BLOCK, BLOCK] if scales else None
+    config = try_get_optimal_moe_config(
+        w.shape,
+        (count, width, outputs // 2),
+        top,
+        "fp8_w8a8" if scales else None,
+        tokens,
+        block_shape=block_shape,
+    )
+    order, of_tiles, rows = assigned(experts, count, config["BLOCK_SIZE_M"])
+    invoke_fused_moe_kernel(
+        x,
+        w,
+        None,
+        y,
+        *(scales or (None, None)),
+        None,
+        weights,
+        experts,
+        order,
+        of_tiles,
+        rows,
+        mul_routed_weight=weighted,
+        top_k=top,
+        config=config,
+        compute_type=tl.bfloat16 if y.dtype == torch.bfloat16 else tl.float16,
+        use_fp8_w8a8=scales is not None,
+        use_int8_w8a8=False,
+        use_int8_w8a16=False,
+        use_int4_w4a16=False,
+        per_channel_quant=False,
+        block_shape=block_shape,
+    )
+    return y
+
+
+def assigned(experts, count, rows):
+    """Return the rows of tiles of one expert each, padded, the experts of the tiles, and the number of rows."""
+    import torch
+
+    flat = experts.flatten().cpu().long()
+    order, sizes = flat.argsort(stable=True), torch.bincount(flat, minlength=count)
+    tiles = -(-sizes // rows)
+    begins = (tiles.cumsum(0) - tiles) * rows
+    inside = torch.arange(len(flat)) - (sizes.cumsum(0) - sizes)[flat[order]]
+    padded = torch.full((int(tiles.sum()) * rows,), len(flat), dtype=torch.int32)
+    padded[begins[flat[order]] + inside] = order.int()
+    of_tiles = torch.arange(count).repeat_interleave(tiles).int()
+    device = experts.device
+    return padded.to(device), of_tiles.to(device), torch.tensor([len(padded)], dtype=torch.int32, device=device)
+
+
 def spread(numbers, scales, rows, columns):
     """Return the numbers times the scales of their blocks."""
-    scales = scales.repeat_interleave(rows, 0).repeat_interleave(columns, 1)
-    return numbers.to(scales.dtype) * scales[: len(numbers), : numbers.shape[1]]
+    scales = scales.repeat_interleave(rows, -2).repeat_interleave(columns, -1)
+    return numbers.to(scales.dtype) * scales[..., : numbers.shape[-2], : numbers.shape[-1]]

@@ -147,6 +147,30 @@ def norm(X, W, eps, mode, in_place, BLOCK_SIZE):
     assert "# guessed: the values of eps, mode, in_place" in notes
 
 
+def test_a_function_that_asks_for_a_tuned_config_gets_the_declaration_as_a_note(tmp_path: Path) -> None:
+    source = """
+import functools, json, os
+
+def file_name(N, K):
+    device_name = name().replace(" ", "_")
+    return f"N={N},K={K},device_name={device_name},block={3 * N}.json"
+
+@functools.lru_cache
+def get_configs(N, K):
+    with open(os.path.join(os.path.dirname(__file__), "configs", file_name(N, K))) as f:
+        return json.load(f)
+
+def product(x: torch.Tensor, w: torch.Tensor):
+    return get_configs(*w.shape)
+"""
+    _, notes = drafted(tmp_path, source, function="product")
+    pattern = "configs/N={N},K={K},device_name={device},block=*.json"
+    assert notes[-1] == (
+        "# guessed: host code picks configs: host_configs="
+        f'{{"kernels:get_configs": config_tables("{pattern}", nearest="…")}}'
+    )
+
+
 def test_an_unknown_function_of_a_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="unknown function 'atention': did you mean attention"):
         drafted(tmp_path, ATTENTION, function="atention")
