@@ -38,7 +38,7 @@ def _pattern(function: ast.FunctionDef) -> str:
     parameters = {argument.arg for argument in (*function.args.args, *function.args.kwonlyargs)}
     for part in ast.walk(function):
         if isinstance(part, ast.JoinedStr):
-            text = "".join(_placed(value, parameters) for value in part.values)
+            text = re.sub(r"\*+", "*", "".join(_placed(value, parameters) for value in part.values))
             if text.endswith(".json") and f"{{{DEVICE}}}" in text:
                 return text
     return ""

@@ -83,7 +83,7 @@ def _tables(folder: Path, pattern: str) -> tuple[tuple[Path, Mapping[str, str]],
         matched += re.escape(between) + (f"(?P<{part[1]}>[^/,]+)" if part[1] else "[^/]*")
         end = part.end()
     expression = re.compile(matched + re.escape(pattern[end:]))
-    paths = sorted(folder.glob(globbed + escape(pattern[end:])))
+    paths = sorted(folder.glob(re.sub(r"\*+", "*", globbed + escape(pattern[end:]))))
     found = ((path, expression.fullmatch(path.relative_to(folder).as_posix())) for path in paths)
     return tuple((path, fields.groupdict()) for path, fields in found if fields)
 

@@ -156,7 +156,7 @@ def product(x, w, y, weights, experts, weighted, scales=None):
 
     (tokens, top), (count, outputs, width) = experts.shape, w.shape
     block_shape = [BLOCK, BLOCK] if scales else None
-    config = try_get_optimal_moe_config(
+    picked = try_get_optimal_moe_config(
         w.shape,
         (count, width, outputs // 2),
         top,
@@ -164,6 +164,8 @@ def product(x, w, y, weights, experts, weighted, scales=None):
         tokens,
         block_shape=block_shape,
     )
+    config = {name: value for name, value in picked.items() if name != "USE_TMA"}
+    is_aligned = width * w.element_size() % 16 == 0  # as rows are for which tables ask for TMA
     order, of_tiles, rows = assigned(experts, count, config["BLOCK_SIZE_M"])
     invoke_fused_moe_kernel(
         x,
@@ -187,6 +189,7 @@ def product(x, w, y, weights, experts, weighted, scales=None):
         use_int4_w4a16=False,
         per_channel_quant=False,
         block_shape=block_shape,
+        b_use_tma=picked.get("USE_TMA", False) and is_aligned,
     )
     return y
 

@@ -69,6 +69,12 @@ def test_each_config_of_a_device_is_listed_once_with_all_its_places() -> None:
     )
 
 
+def test_a_pattern_may_end_in_any_text() -> None:
+    tables = config_tables("configs/N={N},device_name={device}*.json", nearest="T")
+    (op,) = (with_listed_configs(replace(DOUBLED, host_configs={FUNCTION: tables}), (H200,), (LIBRARY,)),)
+    assert len(op.host_configs[FUNCTION].listed["h200"]) == 3
+
+
 def test_a_drawn_config_comes_with_sizes_for_which_it_is_picked() -> None:
     cases = [case for case in drawn() if case.picked]
     (picked,) = {case.picked for case in cases if case.picked[0].config == LOSES_COLUMN}
