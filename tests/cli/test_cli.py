@@ -35,7 +35,7 @@ dx[2, 0] and 31 more cells were stored by programs 0 and 1, with the same bytes
   device         rtx-pro-6000: 188 SMs, sm_120 (NVIDIA RTX PRO 6000 Blackwell
                  Workstation Edition)
   launch         grid 188 x 1 x 1; BT: 32, num_warps: 4 (config 1 of 6)
-  first seen     overlapping  T=48 D=48 G=1  fp32
+  first seen     overlapping  T=48 D=48 G=1  fp32, seed 1
   confirmed      alone, in a fresh process: 5 of 5 times
   seen           in {seen} cases of the search; first in case 1, after {seconds:g} s
 
