@@ -3,7 +3,7 @@
 from inspect import signature
 from itertools import pairwise
 
-from harness.suite import Dim, DType, beside, groups, integers, op, segments, tensor, tokens
+from harness.suite import Dim, DType, attention, beside, groups, integers, op, segments, tensor, tokens
 
 LIBRARY = {"requires": ("sources:sglang",), "stubs": {"sglang": "sglang_stubs.py"}}
 places = beside(__file__, "places.py")
@@ -18,12 +18,13 @@ places = beside(__file__, "places.py")
         "suffix": tensor("T", "H", "D", grad=False),
         "suffix_lse": tensor("T", "H", grad=False, dtype=DType.FP32),
     },
+    contiguous=True,
     apart=("T", "H"),
 )
 def merged_attention(prefix, prefix_lse, suffix, suffix_lse):
     merge_state_triton = of_release("merge_state_triton", "merge_state")
 
-    return merge_state_triton(*(one.contiguous() for one in (prefix, prefix_lse, suffix, suffix_lse)))
+    return merge_state_triton(prefix, prefix_lse, suffix, suffix_lse)
 
 
 @merged_attention.reference
@@ -50,13 +51,12 @@ def merged_attention_reference(prefix, prefix_lse, suffix, suffix_lse):
         "bounds": segments("T", "N"),
     },
     options={"is_causal": (True, False)},
+    contiguous=True,  # the kernel steps from channel to channel by one
     apart=("G",),
 )
 def attention_of_sequences(q, k, v, bounds, is_causal):
     context_attention_fwd = of_release("context_attention_fwd", "prefill_attention")
 
-    # The kernel steps from channel to channel by one.
-    q, k, v = (one.contiguous() for one in (q, k, v))
     output, lengths = q.new_empty(q.shape), bounds.diff()
     context_attention_fwd(q, k, v, output, bounds[:-1], lengths, int(lengths.max()), is_causal)
     return output
@@ -64,9 +64,7 @@ def attention_of_sequences(q, k, v, bounds, is_causal):
 
 @attention_of_sequences.reference
 def attention_of_sequences_reference(q, k, v, bounds, is_causal):
-    return joined(
-        [attention(q[at:to], k[at:to], v[at:to], is_causal=is_causal) for at, to in pairwise(bounds.tolist())]
-    )
+    return joined([attended(q[at:to], k[at:to], v[at:to], is_causal=is_causal) for at, to in pairwise(bounds.tolist())])
 
 
 @op(
@@ -83,22 +81,23 @@ def attention_of_sequences_reference(q, k, v, bounds, is_causal):
         "k": tensor("T", "G", "D", grad=False),
         "v": tensor("T", "G", "D", grad=False),
         "bounds": segments("T", "B"),
-        "order": tensor("T", grad=False, dtype=DType.FP32),
+        "order": integers("T", high="T", distinct=True),
         "splits": integers("B", low=1, high=9, dtype="int32"),
     },
     options={"logit_cap": (0.0, 20.0)},
+    contiguous=True,
     apart=("G",),
     where=lambda at: at["B"] <= at["T"],
 )
 def attention_of_one_token(q, k, v, bounds, order, splits, logit_cap):
     """Each sequence has one query.  Its keys lie anywhere in the buffers, and are read in several parts."""
+    import torch
+
     decode_attention_fwd = of_release("decode_attention_fwd", "decode_attention")
 
-    q, k, v = (one.contiguous() for one in (q, k, v))
     output, heads = q.new_empty(q.shape), (len(q), q.shape[1])
-    parts = q.new_empty((*heads, 8, v.shape[-1]), dtype=order.dtype)
-    lse = q.new_empty((*heads, 8), dtype=order.dtype)
-    places = order.argsort()
+    parts = q.new_empty((*heads, 8, v.shape[-1]), dtype=torch.float32)
+    lse = q.new_empty((*heads, 8), dtype=torch.float32)
     scale = q.shape[-1] ** -0.5
     decode_attention_fwd(
         q,
@@ -106,7 +105,7 @@ def attention_of_one_token(q, k, v, bounds, order, splits, logit_cap):
         v,
         output,
         bounds,
-        places,
+        order,
         parts,
         lse,
         splits,
@@ -120,30 +119,29 @@ def attention_of_one_token(q, k, v, bounds, order, splits, logit_cap):
 
 @attention_of_one_token.reference
 def attention_of_one_token_reference(q, k, v, bounds, order, logit_cap):
-    places = order.argsort()
-    rows = [places[at:to] for at, to in pairwise(bounds.tolist())]
-    return joined([attention(q[n : n + 1], k[at], v[at], logit_cap=logit_cap) for n, at in enumerate(rows)])
+    rows = [order[at:to] for at, to in pairwise(bounds.tolist())]
+    return joined([attended(q[n : n + 1], k[at], v[at], logit_cap=logit_cap) for n, at in enumerate(rows)])
 
 
-def attention(q, k, v, *, is_causal=False, logit_cap=0.0):
-    """Softmax of scaled products over keys; heads of queries share heads of keys."""
+def attended(q, k, v, *, is_causal=False, logit_cap=0.0):
     import torch
 
-    shared = q.shape[1] // k.shape[1]
-    k, v = (one.repeat_interleave(shared, 1) for one in (k, v))
-    score = torch.einsum("qhd,khd->hqk", q, k) * q.shape[-1] ** -0.5
-    if logit_cap:
-        score = logit_cap * (score / logit_cap).tanh()
-    if is_causal:
-        score = score.masked_fill(torch.ones(score.shape[1:], dtype=torch.bool).triu(1), float("-inf"))
-    weight = (score - score.amax(-1, keepdim=True)).exp()
-    return torch.einsum("hqk,khd->qhd", weight / weight.sum(-1, keepdim=True), v)
+    allowed = torch.ones(len(q), len(k), dtype=torch.bool).tril() if is_causal else None
+    return attention(q, k, v, allowed=allowed, logit_cap=logit_cap)[0]
 
 
 def joined(parts):
     import torch
 
     return torch.cat(parts)
+
+
+def used_places(lengths, order, T):
+    """Keys and values of no request must not be read."""
+    import torch
+
+    _, pages = pages_of_requests(lengths, order)
+    return torch.isin(torch.arange(T), pages)[:, None, None]
 
 
 @op(
@@ -158,8 +156,8 @@ def joined(parts):
     },
     inputs={
         "q": tensor("B", "G*R", "D", grad=False),
-        "k": tensor("T", "G", "D", grad=False),
-        "v": tensor("T", "G", "D", grad=False),
+        "k": tensor("T", "G", "D", grad=False, defined=used_places),
+        "v": tensor("T", "G", "D", grad=False, defined=used_places),
         "lengths": integers("B", high="T+1", dtype="int32"),
         "order": integers("T", high="T"),
         "splits": integers("B", low=1, high="M+1", dtype="int32"),
@@ -199,12 +197,7 @@ def attention_of_one_token_in_parts(q, k, v, lengths, order, splits, parts, logi
 def attention_of_one_token_in_parts_reference(q, k, v, lengths, order, logit_cap):
     bounds, pages = pages_of_requests(lengths, order)
     rows = [pages[at:to] for at, to in pairwise(bounds.tolist())]
-    return joined(
-        [
-            attention(q[n : n + 1], k[at], v[at], logit_cap=logit_cap) if len(at) else v.new_zeros(1, *q.shape[1:])
-            for n, at in enumerate(rows)
-        ]
-    )
+    return joined([attended(q[n : n + 1], k[at], v[at], logit_cap=logit_cap) for n, at in enumerate(rows)])
 
 
 def of_release(name, module):

@@ -1,6 +1,6 @@
 """Attention of vLLM on pages of keys and values: one token of a request, new tokens with cached ones, chosen keys."""
 
-from harness.suite import Dim, DType, groups, integers, op, tensor, tokens
+from harness.suite import Dim, DType, attention, groups, integers, op, owned, ragged, tensor, tokens
 
 LIBRARY = {"requires": ("sources:vllm",), "stubs": {"vllm": "vllm_stubs.py"}}
 ABSENT = -1
@@ -10,6 +10,10 @@ def has_keys(lengths, H):
     """Return the rows of requests that have a key; the others pad the batch."""
     mask = (lengths > 0)[:, None].expand(-1, H)
     return mask[..., None], mask
+
+
+def owned_cells(table, lengths, P, S):
+    return owned(table, lengths, P, S)[..., None, None]
 
 
 @op(
@@ -26,8 +30,8 @@ def has_keys(lengths, H):
     },
     inputs={
         "q": tensor("B", "G*R", "D+C", grad=False),
-        "keys": tensor("P", "S", "G", "D+C", grad=False),
-        "values": tensor("P", "S", "G", "D", grad=False),
+        "keys": tensor("P", "S", "G", "D+C", grad=False, defined=owned_cells),
+        "values": tensor("P", "S", "G", "D", grad=False, defined=owned_cells),
         "table": integers("B", "W", high="P", dtype="int32"),
         "lengths": integers("B", high="W*S+1", dtype="int32"),
     },
@@ -55,38 +59,12 @@ def one_token(q, keys, values, table, lengths, splits, logit_cap, latent, S):
 
 
 @one_token.reference
-def one_token_reference(q, keys, values, table, lengths, logit_cap, latent):
-    import torch
-
+def one_token_reference(q, keys, values, table, lengths, logit_cap, latent, S, W):
     if latent:
         values = keys[..., : values.shape[-1]]
-    rows = []
-    for request, pages, length in zip(q, table.long(), lengths.tolist(), strict=True):
-        k, v = (
-            paged[pages].flatten(0, 1)[:length].repeat_interleave(len(request) // paged.shape[2], 1)
-            for paged in (keys, values)
-        )
-        rows.append(softmax_of_products(request[None], k, v, logit_cap=logit_cap))
-    outputs, lses = zip(*rows, strict=True)
-    return torch.cat(outputs), torch.cat(lses)
-
-
-def softmax_of_products(q, k, v, *, allowed=None, logit_cap=0.0, scale=None):
-    """Return the attention of each head, and the logarithm of its sum of exponentials; zeros if there is no key."""
-    import torch
-
-    score = torch.einsum("qhd,khd->hqk", q, k) * (scale or q.shape[-1] ** -0.5)
-    if not len(k):
-        return q.new_zeros(*q.shape[:2], v.shape[-1]), q.new_zeros(q.shape[:2])
-    if logit_cap:
-        score = logit_cap * (score / logit_cap).tanh()
-    if allowed is not None:
-        score = score.masked_fill(~allowed, float("-inf"))
-    top = score.amax(-1, keepdim=True)
-    weight = (score - torch.where(top.isinf(), 0.0, top)).exp()
-    total = weight.sum(-1, keepdim=True)
-    output = torch.einsum("hqk,khd->qhd", weight / torch.where(total > 0, total, 1.0), v)
-    return output, (top + total.log())[..., 0].T
+    k, v = (paged[table.long()].flatten(1, 2) for paged in (keys, values))
+    allowed = ragged(lengths, W * S)[:, None, None]
+    return tuple(result[:, 0] for result in attention(q[:, None], k, v, allowed=allowed, logit_cap=logit_cap))
 
 
 def has_choice(chosen, H):
