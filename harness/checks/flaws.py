@@ -48,6 +48,7 @@ MEANING: Mapping[FlawKind, str] = {
 ORIGINS: Mapping[str, tuple[FlawKind, str]] = {
     "copied": (FlawKind.COPIED, "{kernel} stores what others had computed"),
     "changed": (FlawKind.NO_KERNEL, "an output changes after {kernel} stored it last"),
+    "unseen": (FlawKind.TAMPERING, "the candidate ends that launches are watched"),
     "kept": (FlawKind.COPIED, "most of the output was there before {kernel} stored anything"),
 }
 COPIED_SHARE = 0.5

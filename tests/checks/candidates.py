@@ -10,6 +10,12 @@ def double_kernel(x, y, n, factor, BLOCK: tl.constexpr):
     tl.store(y + at, tl.load(x + at, mask=at < n) * factor, mask=at < n)
 
 
+@triton.jit
+def racing_kernel(x, y, n, BLOCK: tl.constexpr):
+    at = tl.arange(0, BLOCK)
+    tl.store(y + at, tl.load(y + at, mask=at < n) + tl.load(x + at, mask=at < n), mask=at < n)
+
+
 def run(x, factor=2.0):
     x = x.contiguous()
     y = torch.empty_like(x)
@@ -95,6 +101,24 @@ def overwritten_by_libc(x):
 
 def copies_from_numpy(x):
     return run(torch.from_numpy(2.0 * x.detach().numpy()), 1.0)
+
+
+def races(x):
+    x = x.contiguous()
+    y = torch.zeros_like(x)
+    racing_kernel[(2,)](x, y, x.numel(), BLOCK=triton.next_power_of_2(x.numel()))
+    return y
+
+
+def copies_nearly(x):
+    return run(x * 2.0, 1.0000001)
+
+
+def overwrites_unwatched(x):
+    from harness.execution.execution_hooks import launch_watchers
+
+    launch_watchers.clear()
+    return overwritten_by_numpy(x)
 
 
 def computes_one_tile(x):

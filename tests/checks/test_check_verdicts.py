@@ -131,6 +131,8 @@ def test_a_kernel_that_stores_torch_s_result_in_place_computes_nothing(checker: 
         ("overwritten_by_libc", FlawKind.NO_KERNEL),
         ("copies_from_numpy", FlawKind.COPIED),
         ("computes_one_tile", FlawKind.COPIED),
+        ("copies_nearly", FlawKind.COPIED),
+        ("overwrites_unwatched", FlawKind.TAMPERING),
     ],
 )
 def test_values_that_no_kernel_computed_are_told(checker: Checker, candidate: str, kind: FlawKind) -> None:
@@ -211,6 +213,7 @@ def test_numbers_of_a_logarithm_stay_positive(checker: Checker, tmp_path: Path) 
         pytest.param("hangs", FlawKind.HANG, marks=pytest.mark.nightly),
         ("forks", FlawKind.TAMPERING),
         ("small_only", FlawKind.WRONG_VALUES),
+        ("races", FlawKind.RACE),
         ("reference", FlawKind.REFERENCE_CALLED),
         ("with_wrong_gradient", FlawKind.WRONG_GRADIENT),
     ],

@@ -1,9 +1,9 @@
-"""The resources of a kernel: the whole compiler pipeline on its TTIR, in this process."""
+"""The resources of a kernel: the whole compiler pipeline on its TTIR, here or in a process that compiles for others."""
 
 import re
 import subprocess
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +17,21 @@ LIMIT_S = 60.0
 _USAGE = re.compile(r"REG:(\d+)\s+STACK:(\d+)\s+SHARED:(\d+)\s+LOCAL:(\d+)")
 
 
+class _State:
+    elsewhere: Callable[[str, int, Mapping[str, Any]], Resources] | None = None
+    """Compiles in another process, for one that may start none; None to compile here."""
+
+
+state = _State()
+
+
 def compile_resources(ttir: str, arch: int, options: Mapping[str, Any]) -> Resources:
     """Compile one TTIR text and return its resources.
 
     `Resources.failure` holds a refusal of the compiler, `Resources.unknown` a failure of this machine.
     """
+    if state.elsewhere is not None:
+        return state.elsewhere(ttir, arch, options)
     set_options = {name: value for name, value in options.items() if value is not None}
     try:
         built = compile_to_cubin(ttir, arch, set_options)
