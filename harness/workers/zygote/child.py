@@ -22,7 +22,6 @@ from harness.workers.protocol import COST, REQUEST_TYPES, ChildError, FaultKind,
 from harness.workers.supervision import confinement, linux, memory_limit
 from harness.workers.zygote import startup
 from harness.workers.zygote.case_children import run_in_child, run_one
-from harness.workers.zygote.compile_server import compile_elsewhere
 from harness.workers.zygote.loading import Loaded
 
 PIECE_BYTES = 65536
@@ -66,6 +65,8 @@ def _serve(stream: socket.socket, loaded: Loaded) -> None:
         return
     if folders := loaded.spec.confined_to:
         os.environ["TMPDIR"], tempfile.tempdir = folders[0], None
+        from harness.workers.zygote.compile_server import compile_elsewhere  # noqa: PLC0415 - it imports Triton
+
         compile_elsewhere()
         confinement.confine(folders)
     send(stream, FrameKind.HELLO, loaded.engine.traits.name.encode())
