@@ -201,7 +201,7 @@ def test_an_op_that_is_always_refused_leaves_its_time_too() -> None:
 
 def test_an_op_is_set_aside_on_the_device_where_it_fails() -> None:
     h200 = replace(DEVICE, slug="h200")
-    plan = replace(PLAN, ops=(OP,), devices=(DEVICE, h200))
+    plan = replace(PLAN, ops=(OP,), devices=(DEVICE, h200), budget=CaseBudget(cases=240))
     runner = ImmediateRunner(raising(lambda case: case.device.slug == "h200"))
     statistics = search(runner, plan)
     assert [(one.op, one.device) for one in statistics.set_aside] == [(OP.id, "h200")]
