@@ -50,8 +50,9 @@ class DoubledAndTripled(torch.autograd.Function):
         return y, z
 
     @staticmethod
-    def backward(ctx: Any, dy: torch.Tensor, dz: torch.Tensor) -> tuple[torch.Tensor, None]:
+    def backward(ctx: Any, *cotangents: torch.Tensor) -> tuple[torch.Tensor, None]:
         del ctx
+        dy, dz = cotangents
         return 2 * dy + 3 * dz, None
 
 
