@@ -7,13 +7,19 @@ stay unknown, and the resources oracle abstains there.
 
 Answers of the compiler itself are kept in files for the next search.  The death of a process, or trouble of the
 machine, is no answer: the next search tries again.
+
+Searches that run at the same time share the folder.  A worker leaves a build once, whoever waits for it, so builds that
+still wait are removed only by the last search.
 """
 
+import fcntl
 import json
+import os
 import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -35,6 +41,7 @@ class BackgroundCompiler:
 
     def __init__(self, builds: Path, *, settle_s: float = SETTLE_S) -> None:
         self._builds = builds
+        self._use = _FolderUse(builds)
         self._kept = ResourcesFolder(builds)
         self._resources = self._kept.known()
         self._child = CompilerChild(
@@ -91,15 +98,16 @@ class BackgroundCompiler:
                 raise self._error
 
     def close(self) -> None:
-        """Kill the compiler's process; builds that wait stay unknown."""
+        """Kill the compiler's process; builds that wait stay unknown.  The last search removes them."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()
         self._child.kill()
         self._thread.join()
         self._child.close()
-        for build in (*self._new, *self._similar):
-            build.path.unlink(missing_ok=True)  # a later search writes it again if needed
+        if self._use.end():
+            for path in self._builds.glob(f"*{BUILD_SUFFIX}"):
+                path.unlink(missing_ok=True)  # a later search writes it again if needed
 
     def __enter__(self) -> Self:
         return self
@@ -136,8 +144,9 @@ class BackgroundCompiler:
         try:
             while build := self._next():
                 resources = self._compile(build)
-                build.path.unlink(missing_ok=True)
                 with self._changed:
+                    if not self._closed:  # another search may wait for what was not compiled to its end
+                        build.path.unlink(missing_ok=True)
                     self._resources[build.path.stem] = resources
                     self._compiling = False
                     self._changed.notify_all()
@@ -173,3 +182,26 @@ class _Build:
     path: Path
     text: str
     """The build file's content: one line of JSON."""
+
+
+class _FolderUse:
+    """The use of a folder by this search: a shared lock.  Linux releases it when the process ends, however it ends."""
+
+    def __init__(self, folder: Path) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self._fd = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
+        with suppress(OSError):  # a file system without locks
+            fcntl.flock(self._fd, fcntl.LOCK_SH)
+
+    def end(self) -> bool:
+        """End the use, and return True if no other search uses the folder.  Only the first call may return True."""
+        fd, self._fd = self._fd, -1
+        if fd < 0:
+            return False
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            return False
+        finally:
+            os.close(fd)
+        return True

@@ -317,6 +317,19 @@ def test_closing_leaves_no_process_and_no_build_behind(builds: Path) -> None:
     assert [name for name in names(builds) if name.endswith(".json")] == []
 
 
+def test_a_search_that_ends_leaves_the_builds_of_another_one(builds: Path) -> None:
+    launches = [leave(builds, f"build{number}") for number in range(8)]
+    with BackgroundCompiler(builds, settle_s=SETTLE_S) as later:
+        with BackgroundCompiler(builds) as ending:
+            for launch in launches:
+                ending.of(launch)
+        for launch in launches:
+            later.of(launch)
+        later.settle()
+        assert None not in [later.of(launch) for launch in launches]
+    assert [name for name in names(builds) if name.endswith(".json")] == []
+
+
 def test_a_compiler_that_is_killed_leaves_no_temporary_file(
     builds: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
