@@ -3,7 +3,7 @@
 Some tables of products in eight bits, for Hopper, split K among programs or swap the factors.
 """
 
-from harness.suite import Dim, Draw, DType, config_tables, groups, integers, op, tensor
+from harness.suite import Dim, Draw, DType, beside, config_tables, dequantised, groups, integers, op, tensor
 
 LIBRARY = {"requires": ("sglang",), "stubs": {"sglang": "sglang_stubs.py"}, "contiguous": True}
 SIMILAR = {"NVIDIA_A800-SXM4-80GB": "a100", "NVIDIA_H20": "h200", "NVIDIA_L20Y": "h100", "NVIDIA_L40": "l40s"}
@@ -69,7 +69,7 @@ def scaled_product_of_integers(x, w, x_scales, w_scales, output_dtype, BN, BK):
 @scaled_product.reference
 @scaled_product_of_integers.reference
 def product_of_scaled(x, w, x_scales, w_scales, BN, BK):
-    return spread(x, x_scales, 1, BK) @ spread(w, w_scales, BN, BK).T
+    return dequantised(x, x_scales, group=BK) @ dequantised(w, w_scales, group=(BN, BK)).T
 
 
 EXPERTS = {
@@ -143,7 +143,7 @@ def scaled_expert_product(x, w, x_scales, w_scales, weights, experts, weighted, 
 
 @scaled_expert_product.reference
 def scaled_expert_product_reference(x, w, x_scales, w_scales, weights, experts, weighted):
-    factors = spread(x, x_scales, 1, BLOCK), spread(w, w_scales, BLOCK, BLOCK)
+    factors = dequantised(x, x_scales, group=BLOCK), dequantised(w, w_scales, group=(BLOCK, BLOCK))
     return expert_product_reference(*factors, weights, experts, weighted)
 
 
@@ -166,7 +166,7 @@ def product(x, w, y, weights, experts, weighted, scales=None):
     )
     config = {name: value for name, value in picked.items() if name != "USE_TMA"}
     is_aligned = width * w.element_size() % 16 == 0  # as rows are for which tables ask for TMA
-    order, of_tiles, rows = assigned(experts, count, config["BLOCK_SIZE_M"])
+    order, of_tiles, rows = beside(__file__, "../vllm/expert_tiles.py").assigned(experts, count, config["BLOCK_SIZE_M"])
     invoke_fused_moe_kernel(
         x,
         w,
@@ -192,25 +192,3 @@ def product(x, w, y, weights, experts, weighted, scales=None):
         b_use_tma=picked.get("USE_TMA", False) and is_aligned,
     )
     return y
-
-
-def assigned(experts, count, rows):
-    """Return the rows of tiles of one expert each, padded, the experts of the tiles, and the number of rows."""
-    import torch
-
-    flat = experts.flatten().cpu().long()
-    order, sizes = flat.argsort(stable=True), torch.bincount(flat, minlength=count)
-    tiles = -(-sizes // rows)
-    begins = (tiles.cumsum(0) - tiles) * rows
-    inside = torch.arange(len(flat)) - (sizes.cumsum(0) - sizes)[flat[order]]
-    padded = torch.full((int(tiles.sum()) * rows,), len(flat), dtype=torch.int32)
-    padded[begins[flat[order]] + inside] = order.int()
-    of_tiles = torch.arange(count).repeat_interleave(tiles).int()
-    device = experts.device
-    return padded.to(device), of_tiles.to(device), torch.tensor([len(padded)], dtype=torch.int32, device=device)
-
-
-def spread(numbers, scales, rows, columns):
-    """Return the numbers times the scales of their blocks."""
-    scales = scales.repeat_interleave(rows, -2).repeat_interleave(columns, -1)
-    return numbers.to(scales.dtype) * scales[..., : numbers.shape[-2], : numbers.shape[-1]]

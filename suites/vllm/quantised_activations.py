@@ -4,7 +4,7 @@ A group of 128 numbers is scaled so that its largest magnitude becomes 448.  Res
 the rounded ones stand for, with their scales.
 """
 
-from harness.suite import Dim, DType, op, tensor
+from harness.suite import Dim, DType, dequantised, op, tensor
 
 GROUP = 128
 LARGEST = 448.0
@@ -24,7 +24,7 @@ def silu_times_gate(x):
     from vllm.model_executor.layers.quantization.utils.fp8_utils import silu_mul_per_token_group_quant_fp8_colmajor
 
     y, scales = silu_mul_per_token_group_quant_fp8_colmajor(x.contiguous(), use_ue8m0=False)
-    return restored(y, scales), scales
+    return dequantised(y, scales, group=GROUP), scales
 
 
 @silu_times_gate.reference
@@ -35,9 +35,4 @@ def silu_times_gate_reference(x):
     y = activated * activated.sigmoid() * gate
     scales = y.abs().unflatten(-1, (-1, GROUP)).amax(-1).clamp(min=LEAST) / LARGEST
     steps = (y / scales.repeat_interleave(GROUP, -1)).clamp(-LARGEST, LARGEST)
-    return restored(steps.to(torch.float8_e4m3fn).to(x.dtype), scales), scales
-
-
-def restored(y, scales):
-    """Return rounded numbers times the scales of their groups."""
-    return y.to(scales.dtype) * scales.repeat_interleave(GROUP, -1)
+    return dequantised(steps.to(torch.float8_e4m3fn).to(x.dtype), scales, group=GROUP), scales

@@ -4,7 +4,7 @@ Listed configs are tried on smaller weights with the same remainders, and on num
 them.
 """
 
-from harness.suite import Dim, Draw, DType, config_tables, groups, integers, op, tensor
+from harness.suite import Dim, Draw, DType, beside, config_tables, dequantised, groups, integers, op, tensor
 
 LIBRARY = {"requires": ("sources:vllm",), "stubs": {"vllm": "vllm_stubs.py"}, "contiguous": True}
 BLOCK = 128
@@ -64,13 +64,7 @@ def scaled_product(x, w, x_scales, w_scales, output_dtype):
 
 @scaled_product.reference
 def scaled_product_reference(x, w, x_scales, w_scales):
-    return spread(x, x_scales, 1) @ spread(w, w_scales, BLOCK).T
-
-
-def spread(numbers, scales, rows):
-    """Return the numbers times the scales of their blocks of so many rows and 128 columns."""
-    scales = scales.repeat_interleave(rows, -2).repeat_interleave(BLOCK, -1)
-    return numbers.to(scales.dtype) * scales[..., : numbers.shape[-2], : numbers.shape[-1]]
+    return dequantised(x, x_scales, group=BLOCK) @ dequantised(w, w_scales, group=(BLOCK, BLOCK)).T
 
 
 @op(
@@ -133,7 +127,7 @@ def scaled_expert_product(x, w, x_scales, w_scales, weights, experts, weighted, 
 
 @scaled_expert_product.reference
 def scaled_expert_product_reference(x, w, x_scales, w_scales, weights, experts, weighted):
-    factors = spread(x, x_scales, 1), spread(w, w_scales, BLOCK)
+    factors = dequantised(x, x_scales, group=BLOCK), dequantised(w, w_scales, group=(BLOCK, BLOCK))
     return expert_product_reference(*factors, weights, experts, weighted)
 
 
@@ -155,7 +149,7 @@ def product(x, w, y, weights, experts, weighted, scales=None):
         y,
         *(scales or (None, None)),
         weights,
-        *assigned(experts, count, config["BLOCK_SIZE_M"]),
+        *beside(__file__, "expert_tiles.py").assigned(experts, count, config["BLOCK_SIZE_M"]),
         mul_routed_weight=weighted,
         top_k=top,
         config=config,
@@ -168,19 +162,3 @@ def product(x, w, y, weights, experts, weighted, scales=None):
         block_shape=types[1],
     )
     return y
-
-
-def assigned(experts, count, rows):
-    """Return the rows of tiles of one expert each, padded, the experts of the tiles, and the number of rows."""
-    import torch
-
-    flat = experts.flatten().cpu().long()
-    order, sizes = flat.argsort(stable=True), torch.bincount(flat, minlength=count)
-    tiles = -(-sizes // rows)
-    begins = (tiles.cumsum(0) - tiles) * rows
-    inside = torch.arange(len(flat)) - (sizes.cumsum(0) - sizes)[flat[order]]
-    padded = torch.full((int(tiles.sum()) * rows,), len(flat), dtype=torch.int32)
-    padded[begins[flat[order]] + inside] = order.int()
-    of_tiles = torch.arange(count).repeat_interleave(tiles).int()
-    device = experts.device
-    return padded.to(device), of_tiles.to(device), torch.tensor([len(padded)], dtype=torch.int32, device=device)
