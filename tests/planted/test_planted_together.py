@@ -5,15 +5,13 @@ from pathlib import Path
 import pytest
 
 from harness import catalogue
-from harness.model.finding import Finding
-from harness.model.verdict import Signature
 from harness.reports.finding_text import describe
 from harness.search.campaign_plan import CaseBudget
-from harness.search.campaign_statistics import Sighting
 from harness.search.options import Options
 from harness.search.session import Session
 from harness.suite import load_suite
 from tests.planted.test_planted import FOLDER, Unwatched
+from tests.search.fakes import KeptFindings
 from tests.search.test_triage_queue import Observed
 
 pytestmark = pytest.mark.slow
@@ -34,16 +32,10 @@ def test_each_planted_bug_is_one_finding(tmp_path: Path, monkeypatch: pytest.Mon
         processes=2,
         time_limit_s=60.0,
     )
-    found = dict[Signature, Finding]()
-
-    def keep(sighting: Sighting, finding: Finding) -> None:
-        found[sighting.fail.signature] = finding
-        for symptom in finding.symptoms:
-            found.pop(symptom.signature, None)
-
+    found = KeptFindings()
     with Session(options) as session:
         statistics = session.campaign(options.plan, Unwatched()).run()
-        session.triage(statistics, Observed(), keep)
+        session.triage(statistics, Observed(), found.keep)
     causes = {finding.case.op_name: {one.oracle for one in finding.signatures} for finding in found.values()}
     assert (len(found), causes) == (
         len(NAMES),

@@ -8,6 +8,7 @@ from random import Random
 
 from harness import catalogue
 from harness.model.case import Case, DType
+from harness.model.finding import Finding
 from harness.model.input_spec import Tensor
 from harness.model.launch_difference import CaseAgreement
 from harness.model.op import Dim, Op
@@ -27,9 +28,9 @@ from harness.model.run import (
     Source,
     Unsupported,
 )
-from harness.model.verdict import Fail
+from harness.model.verdict import Fail, Signature
 from harness.oracles.sm_invariance import SM_COUNTS
-from harness.search.campaign_statistics import CampaignStatistics, Trial
+from harness.search.campaign_statistics import CampaignStatistics, Sighting, Trial
 from harness.workers.supervision.time_limits import Patience
 
 DEVICE = catalogue.find("rtx-pro-6000")
@@ -233,3 +234,12 @@ class Silent:
 
 def with_dims(**dims: int) -> Case:
     return replace(SIMPLEST, dims={**SIMPLEST.dims, **dims})
+
+
+class KeptFindings(dict[Signature, Finding]):
+    """The findings that triage leaves: a finding drops those that its symptoms had."""
+
+    def keep(self, sighting: Sighting, finding: Finding) -> None:
+        self[sighting.fail.signature] = finding
+        for symptom in finding.symptoms:
+            self.pop(symptom.signature, None)

@@ -6,7 +6,6 @@ from dataclasses import replace
 from harness.model.case import Case
 from harness.model.finding import Confirmation, Finding
 from harness.model.run import Overlap, Run
-from harness.model.verdict import Signature
 from harness.oracles import registry
 from harness.search.campaign_statistics import CampaignStatistics, Sighting, Trial
 from harness.search.cause_groups import join_untried
@@ -16,7 +15,7 @@ from harness.search.shrinking import ShrinkLimits
 from harness.search.triage import Triage, unconfirmed
 from harness.search.triage_queue import TriageQueue
 from tests.oracles.facts import result
-from tests.search.fakes import DEVICE, OP, ImmediateRunner, facts, with_dims
+from tests.search.fakes import DEVICE, OP, ImmediateRunner, KeptFindings, facts, with_dims
 from tests.search.test_triage_queue import Observed
 
 JUDGE = Judge(oracles=(registry.find("write-overlap"), registry.find("float64-values")))
@@ -47,21 +46,14 @@ def seen(make: Callable[[Case], Run]) -> CampaignStatistics:
 
 def triaged(sightings: list[Sighting], make: Callable[[Case], Run], deadline: Deadline) -> list[Finding]:
     """Return the findings that are left: a finding drops those that its symptoms had."""
-    kept = dict[Signature, Finding]()
+    kept = KeptFindings()
     queue = TriageQueue(
         lambda trying: Triage(runner=ImmediateRunner(make), judge=JUDGE, trying=trying),
         2,
         deadline,
         ShrinkLimits(runs=300, seconds=60.0),
     )
-
-    def keep(sighting: object, finding: Finding) -> None:
-        del sighting
-        kept[finding.fail.signature] = finding
-        for symptom in finding.symptoms:
-            kept.pop(symptom.signature, None)
-
-    queue.run(sightings, Observed(), keep)
+    queue.run(sightings, Observed(), kept.keep)
     return list(kept.values())
 
 

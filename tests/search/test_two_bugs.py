@@ -5,14 +5,12 @@ from pathlib import Path
 import pytest
 
 from harness import catalogue
-from harness.model.finding import Finding
-from harness.model.verdict import Signature
 from harness.search.campaign_plan import CaseBudget
-from harness.search.campaign_statistics import Sighting
 from harness.search.options import Options
 from harness.search.session import Session
 from harness.suite import load_suite
 from tests.planted.test_planted import Unwatched
+from tests.search.fakes import KeptFindings
 from tests.search.test_triage_queue import Observed
 
 ROOT = Path(__file__).parents[2]
@@ -32,16 +30,10 @@ def test_each_bug_is_one_finding(monkeypatch: pytest.MonkeyPatch) -> None:
         fixed_sm_count=True,
         processes=2,
     )
-    found = dict[Signature, Finding]()
-
-    def keep(sighting: Sighting, finding: Finding) -> None:
-        found[sighting.fail.signature] = finding
-        for symptom in finding.symptoms:
-            found.pop(symptom.signature, None)
-
+    found = KeptFindings()
     with Session(options) as session:
         statistics = session.campaign(options.plan, Unwatched()).run()
-        session.triage(statistics, Observed(), keep)
+        session.triage(statistics, Observed(), found.keep)
     seen = sorted((one.case.op_name, one.fail.signature.place, one.case.dims["T"]) for one in found.values())
     assert seen == [("one_bug", "y", 1), ("two_bugs", "y", 1), ("two_bugs", "z", 65)]
     dtypes = {case.dtype for one in found.values() if one.case.op_name == "one_bug" for case in one.cases}
