@@ -4,6 +4,7 @@ No part of it needs torch, since the parent process writes and reads it.
 """
 
 from dataclasses import dataclass
+from enum import StrEnum
 
 from harness.model.case import Scalar
 
@@ -13,6 +14,19 @@ REFUSED = "NotALegalCase"
 """The class of the exception for cases that the reference refuses itself."""
 NO_BACKWARD = "NoBackward"
 """The class of the exception for a candidate whose outputs have no gradient."""
+
+
+class OriginFault(StrEnum):
+    """What is wrong with the origin of a candidate's outputs; a worker notes it."""
+
+    COPIED = "copied"
+    """A kernel stored what others had computed."""
+    CHANGED = "changed"
+    """Something else than a kernel stored last."""
+    UNSEEN = "unseen"
+    """The candidate ended that launches are watched."""
+    KEPT = "kept"
+    """Most of the output was there before any kernel stored to it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

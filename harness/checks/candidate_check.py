@@ -38,6 +38,7 @@ from harness.oracles.endings import describe
 from harness.reports.finding_text import Sources, quoted, render
 from harness.search.campaign import Campaign, CampaignWorkers
 from harness.search.campaign_statistics import CampaignStatistics, Sighting, Trial
+from harness.search.judge import Examination
 from harness.search.runner import RecordingRunner
 from harness.search.session import Session, prepared
 from harness.search.strategies import scouts
@@ -297,10 +298,7 @@ class CandidateCheck:
             error = f"{ending.kind}: {ending.message}"
             self._notes.append(f"the candidate refuses {sizes}, which is longer than the sample: {error}")
             return
-        self._record(examined.run)
-        statistics.count(examined)
-        for fail in examined.fails:
-            self._add(fail, case, "")
+        self._count(examined, statistics)
 
     def _examine_sample(self, session: Session, op: Op, task: SampledTask, statistics: CampaignStatistics) -> None:
         """Judge a case of the sample's own size, for a candidate may know it."""
@@ -312,10 +310,14 @@ class CandidateCheck:
         if isinstance(examined.run.ending, TimedOut | OutOfMemory | Unsupported):
             self._notes.append(f"the sample's own size was not judged: {describe(examined.run.ending)}")
             return
+        self._count(examined, statistics)
+
+    def _count(self, examined: Examination, statistics: CampaignStatistics) -> None:
+        """Count a case that the campaign did not draw."""
         self._record(examined.run)
         statistics.count(examined)
         for fail in examined.fails:
-            self._add(fail, case, "")
+            self._add(fail, examined.run.case, "")
 
     def _largest(self) -> str:
         """Return the judged case with the most elements."""

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from harness.checks.answer import CONTROL
+from harness.checks.answer import CONTROL, OriginFault
 from harness.checks.check_verdict import CandidateFlaw
 from harness.model.flaw_kind import FlawKind
 from harness.model.run import (
@@ -45,11 +45,11 @@ MEANING: Mapping[FlawKind, str] = {
     FlawKind.CONSTANT: "every output has one value in all its elements",
     FlawKind.REPEATED: "the output is that of an earlier call with other inputs",
 }
-ORIGINS: Mapping[str, tuple[FlawKind, str]] = {
-    "copied": (FlawKind.COPIED, "{kernel} stores what others had computed"),
-    "changed": (FlawKind.NO_KERNEL, "an output changes after {kernel} stored it last"),
-    "unseen": (FlawKind.TAMPERING, "the candidate ends that launches are watched"),
-    "kept": (FlawKind.COPIED, "most of the output was there before {kernel} stored anything"),
+ORIGINS: Mapping[OriginFault, tuple[FlawKind, str]] = {
+    OriginFault.COPIED: (FlawKind.COPIED, "{kernel} stores what others had computed"),
+    OriginFault.CHANGED: (FlawKind.NO_KERNEL, "an output changes after {kernel} stored it last"),
+    OriginFault.UNSEEN: (FlawKind.TAMPERING, "the candidate ends that launches are watched"),
+    OriginFault.KEPT: (FlawKind.COPIED, "most of the output was there before {kernel} stored anything"),
 }
 COPIED_SHARE = 0.5
 ENOUGH = 2

@@ -22,7 +22,7 @@ def key_of(tensors: Mapping[str, torch.Tensor]) -> str:
     digest = hashlib.sha256()
     for name, value in sorted(tensors.items()):
         digest.update(f"{name}:{tuple(value.shape)}:{value.dtype};".encode())
-        digest.update(_bytes(value))
+        digest.update(bytes_of(value))
     return digest.hexdigest()[:32]
 
 
@@ -37,7 +37,7 @@ def keep_outputs(folder: Path, key: str, returned: Any) -> None:
     }
     folder.mkdir(parents=True, exist_ok=True)
     draft = folder / f"{key}.{os.getpid()}"
-    draft.write_bytes(json.dumps(header).encode() + b"\n" + b"".join(map(_bytes, parts)))
+    draft.write_bytes(json.dumps(header).encode() + b"\n" + b"".join(map(bytes_of, parts)))
     draft.rename(folder / key)
 
 
@@ -79,6 +79,7 @@ def read_names(folder: Path) -> tuple[str, ...]:
     return tuple(json.loads(path.read_text(encoding="ascii"))) if path.is_file() else ()
 
 
-def _bytes(value: torch.Tensor) -> bytes:
+def bytes_of(value: torch.Tensor) -> bytes:
+    """Return the elements' bytes in their order, whatever the layout in memory."""
     whole = value.detach().contiguous()
     return whole.reshape(-1).view(torch.uint8).numpy().tobytes() if whole.numel() else b""

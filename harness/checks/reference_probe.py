@@ -97,21 +97,21 @@ def independent_axes(probe: Probe, dim: SampledDim, base: Mapping[str, int]) -> 
     it may take a part of an axis that is too long.
     """
     size = base[dim.name]
-    other_sizes = [other for other in (size - 3, size + 5, 2 * size + 1) if other > 1]
+    sizes = [tried for tried in (size - 3, size + 5, 2 * size + 1) if tried > 1]
 
     def accepts(axes: Iterable[str]) -> bool:
-        return not any(with_extent(probe, axes, str(other)).problem(base) for other in other_sizes)
+        return not any(with_extent(probe, axes, str(tried)).problem(base) for tried in sizes)
 
     groups: list[tuple[str, ...]] = []
     rest = list(dim.axes)
     for axis in dim.axes:
         if axis not in rest or len(rest) == 1:
             continue
-        others = [other for other in rest if other != axis]
-        candidates = ((axis, *more) for count in range(MOST_IN_GROUP) for more in combinations(others, count))
+        partners = [partner for partner in rest if partner != axis]
+        candidates = ((axis, *chosen) for count in range(MOST_IN_GROUP) for chosen in combinations(partners, count))
         if (group := next(filter(accepts, candidates), None)) is not None:
             groups.append(group)
-            rest = [other for other in rest if other not in group]
+            rest = [ungrouped for ungrouped in rest if ungrouped not in group]
     return [*groups, *([tuple(rest)] if rest else [])]
 
 

@@ -7,7 +7,7 @@ modules are remembered before its file is imported, and put back after the impor
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, is_dataclass
-from operator import is_
+from operator import attrgetter, is_
 from types import CellType, FunctionType, ModuleType
 from typing import Any, Self
 
@@ -69,6 +69,7 @@ class _Namespace:
 
 PARTS = ("__code__", "__defaults__", "__kwdefaults__")
 """What a function is made of, and a program may replace; nobody can replace a closure, but what its cells hold."""
+_parts = attrgetter(*PARTS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,10 +96,6 @@ class _Function:
         for cell, value in zip(self.function.__closure__ or (), self.cells, strict=True):
             if value is not _MISSING:
                 cell.cell_contents = value
-
-
-def _parts(function: FunctionType) -> tuple[Any, ...]:
-    return function.__code__, function.__defaults__, function.__kwdefaults__
 
 
 def _contents(function: FunctionType) -> tuple[Any, ...]:

@@ -13,6 +13,8 @@ import numpy.typing as npt
 import torch
 from torch.overrides import TorchFunctionMode
 
+from harness.checks.answer import OriginFault
+from harness.checks.kept_outputs import bytes_of
 from harness.engines.torch.torch_seam import plain_torch, tree_leaves
 from harness.execution.execution_hooks import launch_watchers
 
@@ -26,9 +28,6 @@ CLOSE, CLOSE_IN_FEW_BITS = 1e-3, 2e-2
 """A kernel that changes an element by a smaller share copies it; the second is for types of 16 bits and fewer."""
 KEPT_SHARE = 0.9
 """An output of which a kernel leaves a larger share as it was is none that it computed."""
-COPIED, CHANGED, KEPT, UNSEEN = "copied", "changed", "kept", "unseen"
-"""What is wrong with the origin of outputs.  A kernel stored what others had computed; something else stored last; most
-of the output was there before any kernel stored to it; or the candidate ended that launches are watched."""
 
 
 class ValueOrigins(TorchFunctionMode):
@@ -86,20 +85,20 @@ class ValueOrigins(TorchFunctionMode):
                 if name in tensors:
                     self._keep(self._after, tensors[name])
 
-    def faults(self, outputs: Mapping[str, torch.Tensor], inputs: Mapping[str, torch.Tensor]) -> Iterator[str]:
+    def faults(self, outputs: Mapping[str, torch.Tensor], inputs: Mapping[str, torch.Tensor]) -> Iterator[OriginFault]:
         """Yield what is wrong with the origin of the outputs, for inputs as they were."""
         if self._was_ended:
-            yield UNSEEN
+            yield OriginFault.UNSEEN
         given = [(value.numel(), _sample(value)) for value in inputs.values()]
         varied = [output for output in outputs.values() if output.numel() > 1 and not is_constant(output)]
         if not varied or len(varied) < len(outputs):
             return
         if all(self._is_copied(output) and not _is_among(output, given) for output in varied):
-            yield COPIED
+            yield OriginFault.COPIED
         if any(self._is_changed(output) for output in varied):
-            yield CHANGED
+            yield OriginFault.CHANGED
         if all(self._is_kept(output, given) for output in varied):
-            yield KEPT
+            yield OriginFault.KEPT
 
     def _note(self, tensor: torch.Tensor) -> None:
         if tensor.numel() > 1:
@@ -142,12 +141,6 @@ class ValueOrigins(TorchFunctionMode):
             return None
         typed = torch.empty(0, dtype=output.dtype)
         return typed.set_(whole.untyped_storage(), output.storage_offset(), output.shape, output.stride())
-
-
-def bytes_of(tensor: torch.Tensor) -> bytes:
-    """Return the elements' bytes in their order, whatever the layout in memory."""
-    values = tensor.detach().contiguous().reshape(-1)
-    return values.view(torch.uint8).numpy().tobytes() if values.numel() else b""
 
 
 def is_constant(value: torch.Tensor) -> bool:

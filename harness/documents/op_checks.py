@@ -107,20 +107,19 @@ def untried(rows: Iterable[OpChecks]) -> Mapping[str, tuple[str, ...]]:
 
     Ops of which no case could be checked are left out: `unchecked` names them.
     """
-    ops_by_kind: dict[str, tuple[str, ...]] = {}
-    for row in by_op(rows):
-        for kind in _untried_kinds(row) if row.checked else ():
-            ops_by_kind[kind] = (*ops_by_kind.get(kind, ()), row.op)
-    return ops_by_kind
+    return _ops_by_kind((kind, row) for row in by_op(rows) if row.checked for kind in _untried_kinds(row))
 
 
 def impossible(rows: Iterable[OpChecks]) -> Mapping[str, tuple[str, ...]]:
     """Return the ops that can have none of a kind of cases, by kind and reason."""
-    ops_by_kind: dict[str, tuple[str, ...]] = {}
-    for row in by_op(rows):
-        for kind in row.impossible:
-            ops_by_kind[kind] = (*ops_by_kind.get(kind, ()), row.op)
-    return ops_by_kind
+    return _ops_by_kind((kind, row) for row in by_op(rows) for kind in row.impossible)
+
+
+def _ops_by_kind(pairs: Iterable[tuple[str, OpChecks]]) -> Mapping[str, tuple[str, ...]]:
+    ops: dict[str, tuple[str, ...]] = {}
+    for kind, row in pairs:
+        ops[kind] = (*ops.get(kind, ()), row.op)
+    return ops
 
 
 def by_op(rows: Iterable[OpChecks]) -> tuple[OpChecks, ...]:

@@ -132,9 +132,8 @@ def _merged(tensors: Sequence[str], unpacked: Mapping[str, Shape], stated: State
     names: dict[str, str] = {}
     for tensor, shape in unpacked.items():
         if len(documented.get(tensor, ())) == len(shape):
-            names |= {
-                theirs: own for theirs, own in zip(documented[tensor], shape, strict=True) if NAME.fullmatch(theirs)
-            }
+            pairs = zip(documented[tensor], shape, strict=True)
+            names |= {in_docstring: in_code for in_docstring, in_code in pairs if NAME.fullmatch(in_docstring)}
     renamed = {
         tensor: tuple(NAME.sub(lambda found: names.get(found[0], found[0]), extent) for extent in shape)
         for tensor, shape in documented.items()

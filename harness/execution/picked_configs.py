@@ -64,7 +64,7 @@ def library_function(name: str) -> Callable[..., Any]:
         CannotExecute: this release of the library lacks it.
     """
     module, _, attribute = name.partition(":")
-    function = getattr(_imported(module), attribute, None)
+    function = getattr(importlib.import_module(module), attribute, None)
     if not callable(function):
         raise CannotExecute(f"{name}, which this release of the library lacks,")
     return getattr(function, ORIGINAL, function)
@@ -77,7 +77,3 @@ def holders(name: str) -> Iterator[ModuleType]:
         held = getattr(module, "__dict__", {}).get(attribute)
         if held is not None and getattr(held, ORIGINAL, held) is original:
             yield module
-
-
-def _imported(module: str) -> ModuleType:
-    return sys.modules.get(module) or importlib.import_module(module)

@@ -34,8 +34,9 @@ def in_drawn_context(op: Op, case: Case, feedback: LaunchFeedback) -> Case:
 def early_contexts(op: Op, case: Case, feedback: LaunchFeedback) -> Iterator[Case]:
     """Yield the case in every other context, if kernels of its op need scratch memory."""
     if feedback.needs_scratch:
-        others = (context for context in CallContext if context is not CallContext.MAIN)
-        yield from (replace(case, context=context) for context in others if _is_possible(op, context))
+        for context in CallContext:
+            if context is not CallContext.MAIN and _is_possible(op, context):
+                yield replace(case, context=context)
 
 
 def _is_possible(op: Op, context: CallContext) -> bool:

@@ -46,11 +46,10 @@ def why_never_long(op: Op, simple: Iterable[Case]) -> str:
     names = long_dims(op)
     if not names:
         return f"no dim may exceed {SHORTEST - 1:,}"
-    if not any(map(_lengths, [op] * len(names), names)):
+    if not any(_lengths(op, name) for name in names):
         return f"{SHORTEST:,} rows have more than {MOST_ELEMENTS:,} elements"
-    return (
-        "" if any(True for case in simple for _ in early_long_cases(op, case)) else "`where` allows none that was tried"
-    )
+    is_possible = any(next(early_long_cases(op, case), None) for case in simple)
+    return "" if is_possible else "`where` allows none that was tried"
 
 
 @st.composite

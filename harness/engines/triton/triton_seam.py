@@ -439,7 +439,6 @@ def hash_compiler() -> None:
 def query_ptxas_version(arch: int) -> None:
     """Make Triton cache the version of ptxas.  Otherwise every process asks ptxas once per architecture."""
     get_ptxas_version(arch)
-    get_ptxas(arch)
 
 
 def compile_to_ttir_only() -> None:

@@ -50,6 +50,7 @@ class _Calls:
 
     audit: int
     """The architecture's number in `struct seccomp_data`."""
+    seccomp: int
     refused: tuple[int, ...]
     """Processes, signals and memory of others, shared memory that outlives a process, attributes of files; BPF, keys,
     namespaces; and io_uring, which calls without system calls."""
@@ -67,6 +68,7 @@ have one number everywhere."""
 CALLS = {
     "x86_64": _Calls(
         audit=0xC000_003E,
+        seccomp=317,
         refused=(
             *(57, 58, 59, 322),
             *(200, 129, 297, 101, 310, 311, 141),
@@ -81,6 +83,7 @@ CALLS = {
     ),
     "aarch64": _Calls(
         audit=0xC000_00B7,
+        seccomp=277,
         refused=(
             *(221, 281),
             *(130, 138, 240, 117, 270, 271, 140),
@@ -130,12 +133,12 @@ def lacking() -> tuple[str, ...]:
 
 
 def _has_filters() -> bool:
-    libc = ctypes.CDLL(None, use_errno=True)
-    if platform.machine() not in CALLS:
+    calls = CALLS.get(platform.machine())
+    if calls is None:
         return False
     action = ctypes.c_uint32(SECCOMP_RET_ERRNO)
-    seccomp = {"x86_64": 317, "aarch64": 277}[platform.machine()]
-    return libc.syscall(seccomp, SECCOMP_GET_ACTION_AVAIL, 0, ctypes.byref(action)) == 0
+    libc = ctypes.CDLL(None, use_errno=True)
+    return libc.syscall(calls.seccomp, SECCOMP_GET_ACTION_AVAIL, 0, ctypes.byref(action)) == 0
 
 
 def _landlock_version() -> int:
