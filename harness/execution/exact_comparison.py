@@ -6,8 +6,8 @@ float64.  And how many digits does rounding cost?  That is the distance of the r
 The bound of the first question follows from what an exact run still rounds.  Constants of a kernel are float32, and
 some functions are approximated to float32.  So each step may be off by half a unit of float32, and the result by what
 such steps do to it.  How far that is depends on the definition: where terms cancel it is more.  Therefore the
-definition itself is computed with every intermediate moved by up to `STEP`, and the bound is that distance plus `ULPS`
-units of float32 of the tensor's size.
+definition itself is computed with every intermediate moved by up to `STEP`, and by up to `SPACING`, and the bound is
+that distance plus `ULPS` units of float32 of the tensor's size.
 
 Where equal numbers cancel, definition and exact run each leave some rounding of float64, and no relative bound covers
 the two.  If a result is off, a second exact run moves each value at random by `NOISE`, and the bound gets that too.
@@ -37,6 +37,8 @@ STEP = 2.0**-24
 """Half a unit in the last place of float32."""
 ULPS = 2.0
 """Units of float32, of the tensor's size, that a right algorithm may be off."""
+SPACING = 2.0**-1074
+"""The distance of float64's subnormal numbers.  A definition that takes their logarithm magnifies it."""
 SAMPLES = 2
 """Runs of the definition with moved intermediates."""
 NOISE = 2.0**-44

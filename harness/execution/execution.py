@@ -18,7 +18,7 @@ from harness.execution.case_execution import CaseExecution, LibraryContext, auto
 from harness.execution.compare import Noted, compare, digests, nan_result, sketch
 from harness.execution.definition import Undefined, arrays, gradients, reference, with_zeros
 from harness.execution.definition_memory import DefinitionMemory
-from harness.execution.exact_comparison import SAMPLES, STEP, ExactValues, compare_exact
+from harness.execution.exact_comparison import SAMPLES, SPACING, STEP, ExactValues, compare_exact
 from harness.execution.exact_memory import ExactMemory
 from harness.execution.exact_torch import ExactTorch
 from harness.execution.execution_hooks import (
@@ -492,7 +492,7 @@ def _moved_definitions(computed: _Computed) -> list[Mapping[str, Array]]:
     """Return the results of the definition with every intermediate moved at random, several times."""
     moved: list[Mapping[str, Array]] = []
     for sample in range(SAMPLES):
-        with Jitter(STEP, JITTER_SEEDS * computed.case.seed + sample):
+        with Jitter(STEP, JITTER_SEEDS * computed.case.seed + sample, spacing=SPACING):
             results = reference(computed.op, computed.case, computed.inputs, computed.cotangents, torch.float64)
             moved.append(arrays(results))
     return moved

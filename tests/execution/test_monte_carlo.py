@@ -5,6 +5,7 @@ import random
 import pytest
 import torch
 
+from harness.execution.exact_comparison import SPACING
 from harness.execution.monte_carlo import NOISE_ELEMENTS, Jitter
 
 EPSILON = 2.0**-10
@@ -44,3 +45,12 @@ def test_a_solver_shows_how_its_matrix_magnifies_rounding() -> None:
     with Jitter(EPSILON * 1e-4, seed=1):
         moved = torch.linalg.inv(nearly_singular)
     assert (moved / torch.linalg.inv(nearly_singular) - 1).abs().max() > 100 * EPSILON * 1e-4
+
+
+def test_the_smallest_numbers_of_float64_move_by_their_distance() -> None:
+    x = torch.full((64,), -738.0, dtype=torch.float64)
+    with Jitter(2.0**-24, seed=0):
+        scaled = x.exp().log()
+    with Jitter(2.0**-24, seed=0, spacing=SPACING):
+        stepped = x.exp().log()
+    assert (scaled - x).abs().max() < 1e-3 < (stepped - x).abs().max()
