@@ -20,7 +20,17 @@ from hypothesis.errors import Unsatisfiable
 from harness.errors import SuiteError
 from harness.execution.paired_run_policy import ONE_CASE_IN
 from harness.execution.reruns import AUTOTUNER_CHECKS, Rerun, seed_asking
-from harness.model.case import CallContext, Case, DType, Environment, GradMode, Layout, Scale, ValueDistribution
+from harness.model.case import (
+    FAR_FROM_ONE,
+    CallContext,
+    Case,
+    DType,
+    Environment,
+    GradMode,
+    Layout,
+    Scale,
+    ValueDistribution,
+)
 from harness.model.device import DeviceProfile
 from harness.model.input_spec import Tensor
 from harness.model.op import Op
@@ -244,9 +254,18 @@ def cases(draw: st.DrawFn, op: Op, device: DeviceProfile, feedback: LaunchFeedba
         case Scale.USUAL:
             return draw(with_picked_configs(op, usual, feedback)) if op.host_configs else usual
         case Scale.LONG:
-            return draw(long_cases(op, usual))
+            return draw(long_cases(op, _near_one(usual)))
         case Scale.OVERSIZED:
-            return draw(oversized_cases(op, usual))
+            return draw(oversized_cases(op, _near_one(usual)))
+
+
+def _near_one(case: Case) -> Case:
+    """Return the case with usual values if they are far from one.
+
+    Their digits depend on how the kernel rounds, which only an exact run tells from a wrong algorithm.  Long cases have
+    none.
+    """
+    return replace(case, values=ValueDistribution.NORMAL) if case.values in FAR_FROM_ONE else case
 
 
 @st.composite

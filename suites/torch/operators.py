@@ -12,6 +12,8 @@ from pathlib import Path
 from harness.suite import Dim, Draw, DType, beside, op, tensor
 
 CALLS = "calls.py"
+CONTIGUOUS = ("view_as",)
+"""Operators that torch documents to refuse tensors whose axes cannot be merged."""
 
 
 def declare(name, entry, compiling=None, **more):
@@ -38,7 +40,7 @@ def declare(name, entry, compiling=None, **more):
         dims={"sample": Dim(low=1, high=len(samples), long=0)},
         inputs={f"x{at}": declared_tensor(entry, at) for at in range(max(len(one["shapes"]) for one in samples))},
         dtypes=tuple(map(DType, entry["dtypes"])),
-        **{"launches": compiling is not None, **more},
+        **{"launches": compiling is not None, "contiguous": name in CONTIGUOUS, **more},
     )(call)
     declared.reference(reference)
     return declared

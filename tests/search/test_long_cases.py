@@ -5,7 +5,7 @@ from math import prod
 
 import pytest
 
-from harness.model.case import Case, Scale, ValueDistribution
+from harness.model.case import FAR_FROM_ONE, Case, Scale, ValueDistribution
 from harness.model.input_spec import Tensor
 from harness.model.op import Dim, Op
 from harness.search import moves
@@ -107,6 +107,12 @@ def test_few_drawn_cases_are_long() -> None:
     long = sum(case.scale is Scale.LONG for case in found)
     assert len(found) / (3 * ONE_IN) < long < len(found) * 3 / ONE_IN
     assert not any(case.scale is Scale.LONG for case in drawn(OP, 8))
+
+
+def test_only_cases_that_can_be_exact_have_numbers_far_from_one() -> None:
+    cases = drawn(GROWS, 10)
+    far = {case.scale for case in cases if case.values in FAR_FROM_ONE}
+    assert far == {Scale.USUAL} < {case.scale for case in cases}
 
 
 def test_an_op_has_an_early_case_for_each_long_dim() -> None:
