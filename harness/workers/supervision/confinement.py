@@ -108,15 +108,21 @@ def confine(folders: Sequence[str]) -> None:
 
     What Linux lacks here is left out: `lacking` names it.
     """
+    confine_files(folders)
     libc = ctypes.CDLL(None, use_errno=True)
-    _checked(libc.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), "prctl(PR_SET_NO_NEW_PRIVS)")
-    if version := _landlock_version():
-        _restrict_files(libc, version, folders)
     if _has_filters():
         instructions = _program(CALLS[platform.machine()], os.getpid())
         code = ctypes.create_string_buffer(b"".join(instructions))
         program = _FilterProgram(len(instructions), ctypes.addressof(code))
         _checked(libc.prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, ctypes.byref(program), 0, 0), "prctl(PR_SET_SECCOMP)")
+
+
+def confine_files(folders: Sequence[str]) -> None:
+    """Confine the files of this process and of all that it starts: they write to the folders alone."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    _checked(libc.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), "prctl(PR_SET_NO_NEW_PRIVS)")
+    if version := _landlock_version():
+        _restrict_files(libc, version, folders)
 
 
 @cache

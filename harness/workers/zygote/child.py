@@ -64,10 +64,10 @@ def _serve(stream: socket.socket, loaded: Loaded) -> None:
         _send_fault(stream, ChildError(kind=FaultKind.GPU, message=problem))
         return
     if folders := loaded.spec.confined_to:
-        os.environ["TMPDIR"], tempfile.tempdir = folders[0], None
         from harness.workers.zygote.compile_server import compile_elsewhere  # noqa: PLC0415 - it imports Triton
 
-        compile_elsewhere()
+        compile_elsewhere()  # with a temporary folder to which the confined process cannot write
+        os.environ["TMPDIR"], tempfile.tempdir = folders[0], None
         confinement.confine(folders)
     send(stream, FrameKind.HELLO, loaded.engine.traits.name.encode())
     inbox = Inbox()

@@ -1,20 +1,24 @@
 """A process that compiles kernels for a confined one, which may start no program: it gets texts and gives answers.
 
-It is forked before the other process is confined, and ends with it.
+It is forked before the other process is confined, and ends with it.  It writes to the temporary folder of the pool
+alone, where the other process does not, for a link there would send what it writes anywhere.
 """
 
 import json
 import os
 import socket
+import tempfile
 import threading
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, NoReturn
 
 from harness import wire
 from harness.engines.triton import build_resources, stage_process
 from harness.model.kernel_resources import Resources
-from harness.workers.supervision import linux
+from harness.workers.supervision import confinement, linux
 
+CACHE = "compilers"
 GONE = "the process that compiles for a confined one has ended"
 
 
@@ -62,6 +66,9 @@ class _Client:
 def _serve(connection: socket.socket, asking: int) -> NoReturn:
     try:
         linux.die_with(asking)
+        folder = tempfile.gettempdir()
+        os.environ["TRITON_CACHE_DIR"] = os.environ["TORCHINDUCTOR_CACHE_DIR"] = str(Path(folder, CACHE))
+        confinement.confine_files((folder,))
         stream = connection.makefile("rw", encoding="ascii")
         while line := stream.readline():
             stream.write(json.dumps(_compiled(*json.loads(line))) + "\n")
