@@ -17,6 +17,7 @@ from math import prod
 from harness.model.case import (
     CONTIGUOUS_LAYOUTS,
     FEWEST_DIMS,
+    ONLY_IN_CHECKS,
     RARE_LAYOUTS,
     CallContext,
     Case,
@@ -56,7 +57,7 @@ def dim_order(op: Op) -> tuple[str, ...]:
 def values_of(op: Op) -> tuple[ValueDistribution, ...]:
     """Return the distributions that are drawn for the op's inputs, the simplest first."""
     # A search draws many rows so short that all of their normal numbers are negative.
-    left_out = {ValueDistribution.NEGATIVE} | (set() if op.apart else {ValueDistribution.NAN_TAINTED})
+    left_out = set(ONLY_IN_CHECKS) | (set() if op.apart else {ValueDistribution.NAN_TAINTED})
     return tuple(values for values in VALUES if values not in left_out)
 
 
