@@ -15,6 +15,7 @@ from typing import Any, Union, get_args, get_origin, get_type_hints
 from ci.reference.markdown import code, table
 from ci.reference.source_docs import definition, fields_of, paragraphs
 from harness import wire
+from harness.checks.check_verdict import CheckVerdict
 from harness.documents.bisection import BisectionDocument
 from harness.documents.build_matrix import BuildMatrix
 from harness.documents.campaign import CampaignReport
@@ -41,6 +42,7 @@ DOCUMENTS: Mapping[type[Any], str] = {
     CorpusResults: "`python -m studies.corpus --json`",
     MutationResults: "`python -m studies.mutation --json`",
     BuildMatrix: "`harness matrix --json`",
+    CheckVerdict: "`harness check --json`",
 }
 """By class, what writes each document."""
 PLAIN: Mapping[Any, Schema] = {

@@ -10,6 +10,12 @@ from harness.model.case import Scalar
 
 CONTROL = "harness-check: "
 """How the notes begin by which a worker reports what it saw of a candidate."""
+CHANCE = " by chance"
+"""The end of a note on a few values, which may be so by chance."""
+WORK = f"{CONTROL}work "
+"""How the note begins on the arithmetic of torch's operators: JSON with their shares of the reference's."""
+LEGAL = "legal"
+"""The note on a case of which candidate and reference compute the outputs."""
 REFUSED = "NotALegalCase"
 """The class of the exception for cases that the reference refuses itself."""
 NO_BACKWARD = "NoBackward"
@@ -27,6 +33,12 @@ class OriginFault(StrEnum):
     """The candidate ended that launches are watched."""
     KEPT = "kept"
     """Most of the output was there before any kernel stored to it."""
+    EARLIER = "earlier"
+    """The output was there before the call, and nothing stored to it since."""
+    UNCOMPARED = "uncompared"
+    """There is more memory than can be compared."""
+    ELSEWHERE = "elsewhere"
+    """A launch or an operator gets values that come from neither."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,8 +82,10 @@ class Answer:
     mutated: tuple[str, ...] = ()
     """The inputs that the reference changes in place, so that the candidate may, too."""
     weights_seed: int = 0
+    keeper: str = ""
+    """The address to which a worker sends the outputs."""
     folder: str = ""
-    """Where outputs are kept for the referee."""
+    """Where the referee finds them."""
 
     @property
     def is_model(self) -> bool:

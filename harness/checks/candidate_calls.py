@@ -5,10 +5,13 @@ that are the same for other inputs.  The candidate may corrupt its own process, 
 put back after each call.  `referee` compares its outputs once more, in a process that never imports it.
 """
 
+import json
 import os
+import random
 import sys
+import threading
 import traceback
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
@@ -16,39 +19,50 @@ from types import CodeType, FrameType
 from typing import Any
 
 import torch
+import triton
 
-from harness.checks.answer import CONTROL, NO_BACKWARD, REFUSED, Answer
+import harness
+from harness.checks.answer import CHANCE, CONTROL, LEGAL, NO_BACKWARD, REFUSED, WORK, Answer
 from harness.checks.answer_code import code_of, load
-from harness.checks.kept_outputs import keep_names, keep_outputs, key_of
+from harness.checks.kept_outputs import key_of, send_names, send_outputs
 from harness.checks.reference import Reference, arguments_of, built
 from harness.checks.value_origins import ValueOrigins, is_constant
 from harness.engines.torch.torch_seam import plain_torch
+from harness.execution.case_execution import ending_by_text
 from harness.execution.hypothesis_notes import note
 from harness.execution.result_forms import named
+from harness.model.run import OutOfMemory
 
 MOST_REMEMBERED = 256
+MOST_NAMED = 8
+"""How many operators of torch a note names."""
 CONTROLLING = frozenset({REFUSED, NO_BACKWARD, "CannotExecute", "OutOfMemoryError", "NotImplementedError"})
 """Exceptions that a harness may take for the end of a case which shows nothing."""
+DEEPEST = 3
+"""How deep in dictionaries and lists tensors of a candidate are looked for."""
 FEWEST_BETWEEN = 5
 """From so many elements on, the ends of a tensor stay as they are when a candidate is called with other values."""
 DISTINCT_VALUES = 4
 """Finite values that an output must have to be no right result of other inputs, as the zeros of one column may be."""
 
 
-HARNESS = str(Path(__file__).parents[1]) + os.sep
-
-
-def is_forged(error: BaseException) -> bool:
+def is_forged(error: Exception) -> bool:
     """Return True if the candidate raised an exception by which others explain that a case shows nothing.
 
-    Those of the harness come from its own files.  `MemoryError` comes from no function of torch, which raises
-    `RuntimeError`, and the reference has computed the same case.
+    Those of the harness come from its own files, and those of compilers from theirs.  The reference has computed the
+    same case, so memory suffices.
     """
-    if isinstance(error, MemoryError):
+    by_text = ending_by_text(error)
+    if isinstance(error, MemoryError) or isinstance(by_text, OutOfMemory):
         return True
-    is_ours = type(error).__module__.partition(".")[0] == "harness" or type(error).__name__ in CONTROLLING
     *_, (frame, _) = traceback.walk_tb(error.__traceback__)
-    return is_ours and not frame.f_code.co_filename.startswith(HARNESS)
+    if frame.f_code.co_filename.startswith(LIBRARIES):
+        return False
+    is_ours = type(error).__module__.partition(".")[0] == "harness" or type(error).__name__ in CONTROLLING
+    return is_ours or by_text is not None
+
+
+LIBRARIES = tuple(str(Path(module.__file__ or "").parent) + os.sep for module in (harness, torch, triton))
 
 
 class InputChanged(Exception):
@@ -71,6 +85,10 @@ class RefusalForged(Exception):
     """The candidate raised what only the harness raises, or claimed that memory ran out."""
 
 
+class OutputForged(Exception):
+    """An output is an object of a class that the candidate may have written."""
+
+
 class NoBackward(Exception):
     """No output of the candidate has a gradient, although inputs require one."""
 
@@ -85,8 +103,8 @@ def call(answer: Answer, inputs: Mapping[str, Any], sizes: Mapping[str, int], *,
         again: call it twice, first with other values in the same memory; only what the second call returns counts.
 
     Raises:
-        InputChanged, ReferenceCalled, ProcessForked, OutsideReached, RefusalForged, NoBackward: as their classes
-            say.
+        InputChanged, ReferenceCalled, ProcessForked, OutsideReached, RefusalForged, OutputForged, NoBackward: as
+            their classes say.
         NotALegalCase: the candidate or the reference fails, and the reference fails for these inputs.
         Exception: whatever the candidate raises, if the reference does not.
     """
@@ -95,37 +113,32 @@ def call(answer: Answer, inputs: Mapping[str, Any], sizes: Mapping[str, int], *,
         kept = {name: value.detach().clone() for name, value in inputs.items()}
     candidate.load()
     before = candidate.call_with_other_values(inputs, kept, sizes) if again else ""
-    try:
-        with candidate.spoils(), _ReferenceWatch(answer, candidate.guarded), ValueOrigins() as origins:
-            returned = candidate.function(*arguments_of(answer, inputs, sizes))
-    except _Watched as watched:
-        raise ReferenceCalled(str(watched)) from None
-    except Exception as error:
-        candidate.reference.refuse_if_illegal(kept, sizes)
-        candidate.refuse_forks()
-        if isinstance(error, PermissionError):
-            raise OutsideReached(f"the candidate reaches outside its process: {error}") from error
-        if is_forged(error):
-            text = f"the candidate raises {type(error).__name__} where the reference computes: {error}"
-            raise RefusalForged(text) from error
-        raise
-    candidate.refuse_forks()
+    origins = ValueOrigins((*inputs.values(), *candidate.tensors()), candidate.left)
+    returned = candidate.called(inputs, kept, sizes, origins)
     with plain_torch():
-        candidate.reference.refuse_if_illegal(kept, sizes)
+        _refuse_forged(returned)
+        if answer.keeper:
+            send_outputs(answer.keeper, key_of(kept), returned)
+        work = candidate.reference.work(kept, sizes)
+        note(f"{CONTROL}{LEGAL}")
         _refuse_changes(answer, inputs, kept)
         outputs = named(returned)
-        candidate.note_outputs(kept, outputs)
-        for fault in origins.faults(outputs, kept):
-            note(f"{CONTROL}{fault}")
-        if before and before == key_of(outputs) and _tell_inputs_apart(outputs):
-            note(f"{CONTROL}repeated")
-        if answer.folder:
-            keep_outputs(Path(answer.folder), key_of(kept), returned)
+        candidate.note_outputs(kept, outputs, before)
+        _note_origins(origins, outputs, kept, work)
     if torch.is_grad_enabled() and any(value.requires_grad for value in inputs.values()):
         candidate.may_have_changed = True
         if not any(output.requires_grad for output in outputs.values()):
             raise NoBackward("no output of the candidate requires a gradient")
     return tuple(returned) if isinstance(returned, list) else returned
+
+
+def _note_origins(origins: ValueOrigins, outputs: Mapping[str, Any], inputs: Mapping[str, Any], work: int) -> None:
+    """Note faults of origins, and what torch's operators did beside the reference's `work`."""
+    for fault, may_be_chance in origins.faults(outputs, inputs):
+        note(f"{CONTROL}{fault}{CHANCE if may_be_chance else ''}")
+    if work and origins.work:
+        shares = {name: round(count / work, 4) for name, count in origins.work.most_common(MOST_NAMED)}
+        note(f"{WORK}{json.dumps(shares)}")
 
 
 def define(answer: Answer, inputs: Mapping[str, Any], sizes: Mapping[str, int]) -> Any:
@@ -146,6 +159,8 @@ class _Candidate:
         self.may_have_changed = False
         """True if code of the candidate may have run since the last `restore`: its backward pass."""
         self._earlier: dict[object, tuple[str, str]] = {}
+        self.left: dict[int, Any] = {}
+        """As `ValueOrigins` continues it."""
         self.has_forked = False
         self._is_in_candidate = False
         os.register_at_fork(before=self._note_fork)
@@ -157,11 +172,18 @@ class _Candidate:
         assert self._loaded is not None, "it is loaded first"
         return self._loaded
 
+    def tensors(self) -> Iterator[torch.Tensor]:
+        """Yield the tensors that the candidate has before a call: weights, and tables beside its code."""
+        if isinstance(self.function, torch.nn.Module):
+            for module in self.function.modules():
+                yield from _tensors_in(vars(module))
+        yield from _tensors_in(vars(sys.modules.get(self.function.__module__, object)))
+
     def load(self) -> None:
         """Import the candidate at the first call: an import may crash or hang, and then the case says so."""
         if self._loaded is not None:
             return
-        with self.spoils():
+        with self.spoils(), ValueOrigins(left=self.left):
             loaded = load(self._answer.candidate)
             if self._answer.is_model:
                 loaded = built(self._answer, loaded)
@@ -187,6 +209,27 @@ class _Candidate:
         for name in self.reference.originals.restore():
             note(f"{CONTROL}replaces {name}")
 
+    def called(
+        self, inputs: Mapping[str, Any], kept: Mapping[str, Any], sizes: Mapping[str, int], origins: ValueOrigins
+    ) -> Any:
+        """Return what the candidate returns; errors are those of `call`."""
+        try:
+            with self.spoils(), _ReferenceWatch(self._answer, self.guarded), origins:
+                returned = self.function(*arguments_of(self._answer, inputs, sizes))
+        except _Watched as watched:
+            raise ReferenceCalled(str(watched)) from None
+        except Exception as error:
+            self.reference.work(kept, sizes)
+            self.refuse_forks()
+            if isinstance(error, PermissionError):
+                raise OutsideReached(f"the candidate reaches outside its process: {error}") from error
+            if is_forged(error):  # without its text, by which others would take it for what it claims to be
+                text = f"the candidate raises {type(error).__name__} where the reference computes"
+                raise RefusalForged(text) from None
+            raise
+        self.refuse_forks()
+        return returned
+
     def call_with_other_values(
         self, inputs: Mapping[str, Any], kept: Mapping[str, Any], sizes: Mapping[str, int]
     ) -> str:
@@ -195,15 +238,19 @@ class _Candidate:
         Returns the key of the outputs; empty if the values are no others, or if the candidate fails.
         """
         with plain_torch():
-            other_values = {name: _other_values(value) for name, value in kept.items()}
+            choice = random.Random(key_of(kept))  # noqa: S311 - reproducible, not secret
+            other = choice.choice((_other_values, _nearly_same_values))
+            other_values = {name: other(value, choice) for name, value in kept.items()}
             for name, value in inputs.items():
                 value.data.copy_(other_values[name])
         key = ""
         try:
-            with self.spoils(), torch.no_grad():
+            with self.spoils(), torch.no_grad(), ValueOrigins(left=self.left):
                 returned = self.function(*arguments_of(self._answer, inputs, sizes))
             with plain_torch():
-                key = key_of(named(returned)) if key_of(other_values) != key_of(kept) else ""
+                # Nearly the same values may have the same outputs; a kept one is wrong for the case itself.
+                is_telling = other is _other_values and key_of(other_values) != key_of(kept)
+                key = key_of(named(returned)) if is_telling else ""
         except Exception:  # noqa: BLE001, S110 - the second call, with the case's own values, decides
             pass
         with plain_torch():
@@ -211,8 +258,8 @@ class _Candidate:
                 value.data.copy_(kept[name])
         return key
 
-    def note_outputs(self, inputs: Mapping[str, Any], outputs: Mapping[str, Any]) -> None:
-        """Note outputs that are constant, or the same as those for other inputs."""
+    def note_outputs(self, inputs: Mapping[str, Any], outputs: Mapping[str, Any], other_key: str) -> None:
+        """Note outputs that are constant, or the same as those for other inputs, which may have the other key."""
         if not outputs or any(value.numel() < 2 or not len(_finite(value)) for value in outputs.values()):
             return
         if all(not bool((value != 0).any()) for value in outputs.values()):
@@ -222,7 +269,8 @@ class _Candidate:
         form = tuple((name, tuple(value.shape), value.dtype) for name, value in outputs.items())
         input_key, output_key = key_of(inputs), key_of(outputs)
         before = self._earlier.get(form)
-        if before and before[0] != input_key and before[1] == output_key and _tell_inputs_apart(outputs):
+        is_earlier = before is not None and before[0] != input_key and before[1] == output_key
+        if (is_earlier or other_key == output_key) and _tell_inputs_apart(outputs):
             note(f"{CONTROL}repeated")
         if len(self._earlier) < MOST_REMEMBERED:
             self._earlier.setdefault(form, (input_key, output_key))
@@ -240,11 +288,14 @@ class _Candidate:
         names = tuple(
             name for name, value in weights.items() if name in own_weights and own_weights[name].shape == value.shape
         )
-        self.reference.vary_weights(names)
+        # Weights that the candidate has nowhere are no constants all the same.
+        others = {value.shape for name, value in own_weights.items() if name not in names}
+        lacking = tuple(name for name, value in weights.items() if name not in names and value.shape not in others)
+        self.reference.vary_weights((*names, *lacking))
         for name in names:
             own_weights[name].copy_(weights[name])
-        if self._answer.folder:
-            keep_names(Path(self._answer.folder), names)
+        if self._answer.keeper:
+            send_names(self._answer.keeper, (*names, *lacking))
 
 
 @cache
@@ -266,10 +317,12 @@ class _ReferenceWatch:
 
     def __enter__(self) -> None:
         if self._guarded is not None:
+            threading.setprofile(self._see)  # in threads to come
             sys.setprofile(self._see)
 
     def __exit__(self, kind: object, error: object, at: object) -> None:
         sys.setprofile(None)
+        threading.setprofile(None)
         if self._is_called:
             raise _Watched(f"the candidate calls the reference {self._name}")
 
@@ -277,6 +330,28 @@ class _ReferenceWatch:
         del argument
         if event == "call" and not self._is_called:
             self._is_called = _place(frame.f_code) == self._guarded
+
+
+def _nearly_same_values(kept: torch.Tensor, choice: random.Random) -> torch.Tensor:
+    """Return the values with a random one of them in a random other place: a few probed elements stay as they are."""
+    moved = kept.reshape(-1).clone()
+    if len(moved):
+        moved[choice.randrange(len(moved))] = moved[choice.randrange(len(moved))]
+    return moved.reshape(kept.shape)
+
+
+def _tensors_in(values: Any, depth: int = 0) -> Iterator[torch.Tensor]:
+    match values:
+        case torch.Tensor():
+            yield values
+        case dict() if depth < DEEPEST:
+            for value in tuple(values.values()):
+                yield from _tensors_in(value, depth + 1)
+        case list() | tuple() if depth < DEEPEST:
+            for value in tuple(values):
+                yield from _tensors_in(value, depth + 1)
+        case _:
+            pass
 
 
 def _place(code: CodeType) -> tuple[str, str, int]:
@@ -294,7 +369,7 @@ def _finite(value: torch.Tensor) -> torch.Tensor:
     return wide[wide.isfinite()]
 
 
-def _other_values(kept: torch.Tensor) -> torch.Tensor:
+def _other_values(kept: torch.Tensor, _: random.Random) -> torch.Tensor:
     """Return values of the same domain: those of the tensor, in another order, and some of them twice.
 
     So sums and norms differ.  The first and the last element stay, for a candidate may tell inputs apart by them.
@@ -305,6 +380,15 @@ def _other_values(kept: torch.Tensor) -> torch.Tensor:
     moved[1:-1] = moved[1:-1].flip(0)
     moved[2:-1:2] = moved[1:-2:2]
     return moved.reshape(kept.shape)
+
+
+def _refuse_forged(returned: Any) -> None:
+    """Raise `OutputForged` unless the outputs are plain: methods of a subclass would answer as the candidate likes."""
+    if isinstance(returned, tuple | list) and type(returned) not in {tuple, list}:
+        raise OutputForged(f"the outputs are a {type(returned).__name__}, no plain tuple")
+    for part in returned if isinstance(returned, tuple | list) else (returned,):
+        if isinstance(part, torch.Tensor) and type(part) not in {torch.Tensor, torch.nn.Parameter}:
+            raise OutputForged(f"an output is a {type(part).__name__}, no plain tensor")
 
 
 def _refuse_changes(answer: Answer, inputs: Mapping[str, Any], kept: Mapping[str, Any]) -> None:

@@ -1,13 +1,13 @@
 """One check of one candidate: sample the arguments, search for failures, and let the referee confirm what passed.
 
 Every part that runs code of others runs in a process that may die.  The referee's process never imports the candidate:
-`referee` compares outputs that the candidate's process kept on disk with the reference.
+`referee` compares outputs that the candidate's process sent to the keeper with the reference.
 """
 
 import hashlib
 import shutil
 import threading
-from collections.abc import Generator
+from collections.abc import Generator, Mapping, Sequence
 from concurrent.futures import CancelledError
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -21,14 +21,15 @@ from harness.checks.check_processes import CheckProcesses
 from harness.checks.check_suites import FORWARD, REFEREE, write_referee_suite, write_suite
 from harness.checks.check_verdict import CandidateFlaw, CheckVerdict, Ruling
 from harness.checks.code_places import CheckedCode
-from harness.checks.flaws import Evidences, counts_as_flaw, flaws_of, obstacle, replaced_names
-from harness.checks.rare_cases import has_usual_values, rare_cases, sample_case
+from harness.checks.flaws import Evidences, counts_as_flaw, flaws_of, obstacle, replaced_names, torch_shares
+from harness.checks.outputs_keeper import OutputsKeeper
+from harness.checks.rare_cases import rare_cases, sample_cases
 from harness.checks.sampled_task import SampledTask, SampleOrder
 from harness.errors import WorkerError
 from harness.findings import store
 from harness.findings.search_log import SearchLog
 from harness.findings.versions import versions
-from harness.model.case import HARNESS_FOLDER, Case, GradMode, Scale
+from harness.model.case import HARNESS_FOLDER, Case, GradMode, Scale, ValueDistribution
 from harness.model.flaw_kind import FlawKind
 from harness.model.op import Op
 from harness.model.paired_run import PairedRun
@@ -53,8 +54,14 @@ LEAST_RUNS = 4
 """A check does not end earlier: all zeros in one case may be chance."""
 LOST_SHARE = 0.25
 """A candidate of which a larger share of the legal cases shows nothing is not checked."""
-REFEREED = 4
+REFEREED = 8
 """How many cases that passed the referee looks at."""
+REFEREED_VALUES = frozenset(ValueDistribution) - {
+    ValueDistribution.NAN_TAINTED,
+    ValueDistribution.HUGE,
+    ValueDistribution.EXTREME,
+}
+"""The others have results that nothing is compared with, or that rounding decides."""
 ATTEMPTS = 2
 """How often a check begins whose processes fail without a flaw of the candidate."""
 
@@ -66,6 +73,8 @@ class CheckOrder:
     code: CheckedCode
     declared: tuple[tuple[str, tuple[int, ...]], ...] = ()
     """The sizes of some dims, by their size in the sample."""
+    allowed: frozenset[str] = frozenset()
+    """Operators of torch that may do any part of the work."""
     cases: int
     seed: int
     limit_s: float
@@ -100,8 +109,8 @@ class CandidateCheck:
         self._folder.mkdir(parents=True, exist_ok=True)
         self._outputs = (self._folder / "outputs").absolute()
         self._scratch = (self._folder / "scratch").absolute()
-        """Where the candidate may write, beside the outputs: a check begins and ends without it."""
-        self._evidences = Evidences()
+        """Where the candidate may write: a check begins and ends without it."""
+        self._evidences = Evidences(allowed=order.allowed)
         self._lock = threading.Lock()
         self._notes = [f"the candidate's processes could {text}" for text in confinement.lacking()]
         self._has_flaw = False
@@ -148,13 +157,12 @@ class CandidateCheck:
             reference=self._code.reference,
             init_inputs=self._code.init_inputs,
             weights_seed=self._order.seed,
-            folder=str(self._outputs),
         )
         contents = {path: _content(path) for path in self._code.files}
         with self._fresh_folders():
             task = self._sample(answer)
-        with self._fresh_folders():
-            outcome = self._attempts(answer, task)
+        with self._fresh_folders(), OutputsKeeper(self._outputs) as keeper:
+            outcome = self._attempts(replace(answer, keeper=keeper.address, folder=str(self._outputs)), task)
         changed = [str(path) for path, content in contents.items() if _content(path) != content]
         if changed:
             message = f"{', '.join(changed)} changed or vanished while the candidate was checked"
@@ -163,7 +171,7 @@ class CandidateCheck:
 
     @contextmanager
     def _fresh_folders(self) -> Generator[None]:
-        """Have folders to which processes may write, and nothing that a process of before left there."""
+        """Have a folder to which processes may write and one for the keeper, and nothing that was left there before."""
         folders = (self._scratch, self._outputs)
         for folder in folders:
             shutil.rmtree(folder, ignore_errors=True)
@@ -176,13 +184,13 @@ class CandidateCheck:
 
     @property
     def _writable(self) -> tuple[str, ...]:
-        return str(self._scratch), str(self._outputs)
+        return (str(self._scratch),)
 
     def _sample(self, answer: Answer) -> SampledTask:
         """Return what the samples of the arguments show, and the sizes that the reference accepts."""
         code, declared = self._code, self._order.declared
         order = SampleOrder(
-            answer=replace(answer, folder="", weights_seed=0),
+            answer=replace(answer, weights_seed=0),
             inputs=code.inputs,
             declared=declared,
             result=str(self._scratch / "task.json"),
@@ -232,6 +240,7 @@ class CandidateCheck:
             reason = obstacle(self._evidences.runs)
         if replaced := replaced_names(self._evidences.runs):
             self._notes.append(f"the candidate replaces {', '.join(replaced[:5])}; it was put back")
+        largest = self._largest()
         return CheckVerdict(
             ruling=ruling,
             candidate=str(self._code.candidate),
@@ -242,10 +251,12 @@ class CandidateCheck:
             passed=statistics.passed,
             failed=statistics.failed,
             abstained=statistics.abstained,
+            refereed=self._refereed,
             devices=tuple(device.slug for device in self._processes.devices),
             dims=tuple(map(str, task.dims)),
             notes=tuple(self._notes),
-            largest=self._largest(),
+            largest=str(largest.case) if largest else "",
+            torch=torch_shares(largest) if largest else (),
             seed=self._order.seed,
         )
 
@@ -258,7 +269,7 @@ class CandidateCheck:
             self._processes.session(suite, (full, forward), order.cases, order.seed, self._writable) as session,
             self._ended_in_time(session.pool),
         ):
-            op = self._with_or_without_gradients(session, full, forward)
+            op = self._with_or_without_gradients(session, task, full, forward)
             runner = RecordingRunner(session.pool, self._record)
             workers = CampaignWorkers(runner=runner, processes=session.processes)
             campaign = Campaign(replace(session.options.plan, ops=(op,)), workers, session.judge, self)
@@ -273,7 +284,7 @@ class CandidateCheck:
                 self._examine_sample(session, op, task, statistics)
         return statistics
 
-    def _with_or_without_gradients(self, session: Session, full: Op, forward: Op) -> Op:
+    def _with_or_without_gradients(self, session: Session, task: SampledTask, full: Op, forward: Op) -> Op:
         """Return the op for the campaign, after a case that asks for all gradients."""
         first = scouts(full, self._processes.devices[0])
         if not first or not any(declared.grad for declared in full.inputs.values()):
@@ -282,13 +293,21 @@ class CandidateCheck:
         lacking = [result.name for result in run.mismatches if result.name.startswith("d:") and result.got is None]
         match run.ending:
             case Refused(message=message) if message.startswith(NO_BACKWARD):
-                self._notes.append("gradients: not checked, since the candidate's outputs have none")
+                self._note_gradients("the candidate's outputs have none", first[0], task)
                 return forward
             case _ if lacking:
-                self._notes.append(f"gradients: not checked, since the candidate has no {', '.join(lacking)}")
+                self._note_gradients(f"the candidate has no {', '.join(lacking)}", first[0], task)
                 return forward
             case _:
                 return full
+
+    def _note_gradients(self, lack: str, case: Case, task: SampledTask) -> None:
+        """Note that gradients lack, which is a flaw if the samples require them."""
+        if task.wants_gradients:
+            message = f"the samples require gradients, and {lack}"
+            self._evidences.flaws.append(CandidateFlaw(kind=FlawKind.WRONG_GRADIENT, message=message, case=str(case)))
+        else:
+            self._notes.append(f"gradients: not checked, since {lack}")
 
     def _examine_rare(self, session: Session, op: Op, case: Case, statistics: CampaignStatistics) -> None:
         examined = session.judge.examine(op, case, session.pool.run)
@@ -301,16 +320,23 @@ class CandidateCheck:
         self._count(examined, statistics)
 
     def _examine_sample(self, session: Session, op: Op, task: SampledTask, statistics: CampaignStatistics) -> None:
-        """Judge a case of the sample's own size, for a candidate may know it."""
-        case = sample_case(op, {dim.name: dim.sizes[0] for dim in task.dims}, self._evidences.completed)
-        if case is None:
+        """Judge cases of the sample's own size, or as near to it as can be, for a candidate may know it."""
+        sizes = {dim.name: dim.sizes[0] for dim in task.dims}
+        judged = list[Mapping[str, int]]()
+        for case in sample_cases(op, sizes, self._evidences.completed):
+            examined = session.judge.examine(op, case, session.pool.run)
+            match examined.run.ending:
+                case (TimedOut(function="") | OutOfMemory() | Unsupported()) as ending:  # kernels are slow to emulate
+                    self._notes.append(f"{case} was not judged: {describe(ending)}")
+                    continue
+                case _:
+                    pass
+            judged.append(case.dims)
+            self._count(examined, statistics)
+            if self._evidences.failures:
+                return
+        if not any(all(dims.get(name) == size for name, size in sizes.items()) for dims in judged):
             self._notes.append("the sample's own size was not judged: it is too large, or not legal for other values")
-            return
-        examined = session.judge.examine(op, case, session.pool.run)
-        if isinstance(examined.run.ending, TimedOut | OutOfMemory | Unsupported):
-            self._notes.append(f"the sample's own size was not judged: {describe(examined.run.ending)}")
-            return
-        self._count(examined, statistics)
 
     def _count(self, examined: Examination, statistics: CampaignStatistics) -> None:
         """Count a case that the campaign did not draw."""
@@ -319,10 +345,10 @@ class CandidateCheck:
         for fail in examined.fails:
             self._add(fail, examined.run.case, "")
 
-    def _largest(self) -> str:
-        """Return the judged case with the most elements."""
-        judged = [run.case for run in self._evidences.completed if run.results]
-        return str(max(judged, key=lambda case: prod(case.dims.values()))) if judged else ""
+    def _largest(self) -> Run | None:
+        """Return the run of the judged case with the most elements."""
+        judged = [run for run in self._evidences.completed if run.results]
+        return max(judged, key=lambda run: prod(run.case.dims.values()), default=None)
 
     def tick(self, statistics: CampaignStatistics, latest: Case | None) -> None:
         """End the campaign after a flaw, once there are enough runs to name it."""
@@ -353,7 +379,8 @@ class CandidateCheck:
         path = self._folder / f"{REFEREE}.py"
         write_referee_suite(path, answer, task)
         suite = named_in_project(str(path))
-        chosen = [run.case for run in self._evidences.completed if has_usual_values(run.case)][:REFEREED]
+        chosen = _spread([run.case for run in self._evidences.completed if run.case.values in REFEREED_VALUES])
+        undecided = list[str]()
         with self._processes.pool(suite, (str(self._scratch),)) as pool, self._ended_in_time(pool):
             for case in chosen:
                 again = replace(
@@ -366,7 +393,12 @@ class CandidateCheck:
                         text = f"{kind}: {message}"
                         return (CandidateFlaw(kind=FlawKind.TAMPERING, message=text, case=str(case)),)
                     case ending:
-                        self._notes.append(f"the referee could not decide: {ending}")
+                        undecided.append(describe(ending))
+        self._notes += (
+            [f"the referee could not decide {counted(len(undecided), 'case')}: {undecided[0]}"] if undecided else []
+        )
+        if len(undecided) > self._refereed:
+            self._refereed = 0
         return ()
 
 
@@ -377,6 +409,13 @@ def _stored(session: Session, sighting: Sighting) -> str:
     log = SearchLog(store.FOLDER, lambda stored: render(stored, sources).plain, versions())
     log.keep(sighting.fail.signature, finding)
     return finding.id
+
+
+def _spread(cases: Sequence[Case]) -> Sequence[Case]:
+    """Return cases from the first to the last, which has the sample's own size."""
+    if len(cases) <= REFEREED:
+        return cases
+    return [cases[round(at * (len(cases) - 1) / (REFEREED - 1))] for at in range(REFEREED)]
 
 
 def _content(path: Path) -> bytes | None:

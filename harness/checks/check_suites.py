@@ -93,7 +93,8 @@ def _input(sampled: SampledInput) -> str:
     shape = "".join(f"{extent!r}, " for extent in sampled.shape)
     if sampled.is_integer:
         kind = "int64" if sampled.is_wide else "int32"
-        return f'integers({shape}low={sampled.low}, high={sampled.high!r}, dtype="{kind}")'
+        ignored = "" if sampled.ignored is None else f", ignore={sampled.ignored}"
+        return f'integers({shape}low={sampled.low}, high={sampled.high!r}, dtype="{kind}"{ignored})'
     return f"tensor({shape}{', '.join(_settings(sampled))})"
 
 

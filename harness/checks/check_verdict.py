@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
+from harness.documents.kinds import SCHEMA_VERSION, Kind
 from harness.model.flaw_kind import FlawKind
 
 
@@ -33,9 +34,24 @@ class CandidateFlaw:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TorchShare:
+    """What one of torch's operators did in the candidate."""
+
+    operator: str
+    """Its name in torch's library of operators: `mm`, `convolution`."""
+    share: float
+    """Its arithmetic, relative to all that the reference does."""
+
+    def __str__(self) -> str:
+        return f"{self.operator} {self.share:.0%}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CheckVerdict:
     """What a check found out about a candidate.  It is true in a condition if the candidate is right."""
 
+    kind: Kind = Kind.VERDICT
+    schema_version: int = SCHEMA_VERSION
     ruling: Ruling
     candidate: str
     reference: str
@@ -47,6 +63,9 @@ class CheckVerdict:
     passed: int = 0
     failed: int = 0
     abstained: int = 0
+    """Cases that show nothing: candidate or reference refuses them, or the virtual GPU cannot execute them."""
+    refereed: int = 0
+    """Cases that the referee judged once more, in a process that never ran the candidate."""
     devices: tuple[str, ...] = ()
     dims: tuple[str, ...] = ()
     """The sizes of cases: `n128 (x.0): 1 to 2048`."""
@@ -54,6 +73,8 @@ class CheckVerdict:
     """What was not checked, and what the candidate did that changed nothing."""
     largest: str = ""
     """The judged case with the most elements."""
+    torch: tuple[TorchShare, ...] = ()
+    """The arithmetic of torch's operators in that case, the largest share first; empty if kernels did everything."""
     seed: int = 0
     seconds: float = 0.0
 

@@ -2,7 +2,7 @@
 
 import secrets
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Self
@@ -40,6 +40,8 @@ class Checker:
     """The time limit of one case."""
     limit_s: float = LIMIT_S
     """The time limit of a whole check: what is not settled by then is not checked."""
+    allows: Collection[str] = ()
+    """Operators of torch that may do any part of the work, as a verdict names them: `convolution`."""
     resources: bool = False
     """Also compile each kernel for the devices, and check that it fits them: a second for each kernel."""
     other_sm_counts: bool = False
@@ -82,12 +84,14 @@ class Checker:
         sizes: Sizes | None = None,
         cases: int | None = None,
         seed: int | None = None,
+        allows: Collection[str] | None = None,
     ) -> CheckVerdict:
         """Check a candidate against its reference: arguments and errors as of `harness.check`."""
         begun = time.monotonic()
         order = CheckOrder(
             code=checked_code(new, reference, inputs),
             declared=tuple((name, tuple(values)) for name, values in (sizes or {}).items()),
+            allowed=frozenset(self.allows if allows is None else allows),
             cases=cases or self.cases,
             seed=secrets.randbelow(2**32) if seed is None else seed,
             limit_s=self.limit_s,
@@ -107,6 +111,7 @@ def check(  # noqa: PLR0913 - keywords of a user's call
     cases: int = USUAL_CASES,
     seed: int | None = None,
     sizes: Sizes | None = None,
+    allows: Collection[str] = (),
 ) -> CheckVerdict:
     """Check one candidate against its reference, in processes that end with it.
 
@@ -120,10 +125,11 @@ def check(  # noqa: PLR0913 - keywords of a user's call
         cases: how many, over all devices.
         seed: equal seeds draw equal cases; by default one that nobody knows beforehand.
         sizes: the sizes of some dims, by the size in the sample: `{"128": (64, 127)}`.
+        allows: operators of torch that may do any part of the work, as a verdict names them.
 
     Raises:
         UsageError: a file, function or device does not exist, or the samples cannot be generalised.
         HarnessError: the harness cannot work here, for example because the disk is full.
     """
-    with Checker(device=device, cases=cases) as checker:
+    with Checker(device=device, cases=cases, allows=allows) as checker:
         return checker.check(new, reference, inputs, seed=seed, sizes=sizes)

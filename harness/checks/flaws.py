@@ -1,10 +1,11 @@
 """Flaws of a candidate, named from the runs of its cases and the failures that oracles saw."""
 
+import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from harness.checks.answer import CONTROL, OriginFault
-from harness.checks.check_verdict import CandidateFlaw
+from harness.checks.answer import CHANCE, CONTROL, LEGAL, NO_BACKWARD, WORK, OriginFault
+from harness.checks.check_verdict import CandidateFlaw, TorchShare
 from harness.model.flaw_kind import FlawKind
 from harness.model.run import (
     Completed,
@@ -31,6 +32,7 @@ RAISED: Mapping[str, FlawKind] = {
     "ProcessForked": FlawKind.TAMPERING,
     "OutsideReached": FlawKind.TAMPERING,
     "RefusalForged": FlawKind.EXCEPTION,
+    "OutputForged": FlawKind.TAMPERING,
     "RefereeDisagrees": FlawKind.TAMPERING,
     "OutputsMissing": FlawKind.TAMPERING,
 }
@@ -49,9 +51,15 @@ ORIGINS: Mapping[OriginFault, tuple[FlawKind, str]] = {
     OriginFault.COPIED: (FlawKind.COPIED, "{kernel} stores what others had computed"),
     OriginFault.CHANGED: (FlawKind.NO_KERNEL, "an output changes after {kernel} stored it last"),
     OriginFault.UNSEEN: (FlawKind.TAMPERING, "the candidate ends that launches are watched"),
-    OriginFault.KEPT: (FlawKind.COPIED, "most of the output was there before {kernel} stored anything"),
+    OriginFault.KEPT: (FlawKind.COPIED, "most of the output is not what {kernel} or another kernel stored"),
+    OriginFault.EARLIER: (FlawKind.REPEATED, "the output was there before the call, and no kernel stored to it"),
+    OriginFault.UNCOMPARED: (FlawKind.TAMPERING, "the memory of {kernel} is larger than can be compared"),
+    OriginFault.ELSEWHERE: (FlawKind.NO_KERNEL, "values come from outside torch and Triton, before {kernel}"),
 }
-COPIED_SHARE = 0.5
+CHANCE_SHARE = 0.5
+MOST_TORCH = 0.5
+"""The share of the reference's arithmetic that operators of torch may do unless a task allows them."""
+MOST_NAMED = 3
 ENOUGH = 2
 """The number of cases from which on all of them mean something."""
 
@@ -63,6 +71,10 @@ class Evidences:
     runs: list[Run] = field(default_factory=list[Run])
     failures: list[tuple[Fail, str, str]] = field(default_factory=list[tuple[Fail, str, str]])
     """Each failure with a case that shows it, and the id of its finding."""
+    flaws: list[CandidateFlaw] = field(default_factory=list[CandidateFlaw])
+    """What is known beside the cases."""
+    allowed: frozenset[str] = frozenset()
+    """Operators of torch that may do any part of the work."""
 
     @property
     def completed(self) -> list[Run]:
@@ -77,10 +89,13 @@ class Evidences:
 def flaws_of(seen: Evidences) -> tuple[CandidateFlaw, ...]:
     """Return the flaws, each kind and message once, the gravest first."""
     flaws = [
+        *seen.flaws,
         *_of_makers(seen.completed),
+        *_of_work(seen),
         *_of_forms(seen.completed),
         *(_of_failure(*failure, seen) for failure in seen.failures),
         *_of_endings(seen),
+        *_of_refusals(seen),
     ]
     once: dict[tuple[FlawKind, str], CandidateFlaw] = {}
     for flaw in flaws:
@@ -105,11 +120,35 @@ def _of_makers(completed: Sequence[Run]) -> Iterator[CandidateFlaw]:
         message = f"torch computes {result.name}, no kernel does, in {cases} of {len(completed)} cases{launched}"
         yield CandidateFlaw(kind=FlawKind.NO_KERNEL, message=message, case=str(run.case), cases=cases)
     for fault, (kind, text) in ORIGINS.items() if not by_torch else ():
-        showing = [run for run in completed if f"{CONTROL}{fault}" in run.notes]
-        if len(showing) > 1 and len(showing) > COPIED_SHARE * len(completed):
+        sure = [run for run in completed if f"{CONTROL}{fault}" in run.notes]
+        showing = sure or [run for run in completed if f"{CONTROL}{fault}{CHANCE}" in run.notes]
+        # A candidate may take another way for large tensors, so a few cases suffice where chance does nothing.
+        if len(showing) >= ENOUGH and (sure or len(showing) > CHANCE_SHARE * len(completed)):
             kernel = showing[0].launches[-1].kernel if showing[0].launches else "a kernel"
             message = f"{text.format(kernel=kernel)}, in {len(showing)} of {len(completed)} cases"
             yield CandidateFlaw(kind=kind, message=message, case=str(showing[0].case), cases=len(showing))
+
+
+def torch_shares(run: Run) -> tuple[TorchShare, ...]:
+    """Return the arithmetic of torch's operators in a run, the largest share first."""
+    texts = [note.removeprefix(WORK) for note in run.notes if note.startswith(WORK)]
+    shares: dict[str, float] = json.loads(texts[0]) if texts else {}
+    return tuple(TorchShare(operator=name, share=share) for name, share in shares.items())
+
+
+def _of_work(seen: Evidences) -> Iterator[CandidateFlaw]:
+    """Yield a flaw if operators of torch did most of the work that the task does not leave to them."""
+    large = [run for run in seen.completed if any(_elements(result) > 1 for result in run.results)] or seen.completed
+    refused = [(run, [one for one in torch_shares(run) if one.operator not in seen.allowed]) for run in large]
+    showing = [(sum(one.share for one in shares), run, shares) for run, shares in refused]
+    showing = [each for each in showing if each[0] > MOST_TORCH]
+    if len(showing) >= ENOUGH:
+        total, run, shares = showing[0]
+        names = ", ".join(map(str, shares[:MOST_NAMED]))
+        message = (
+            f"torch does {total:.0%} of the reference's arithmetic, in {len(showing)} of {len(large)} cases: {names}"
+        )
+        yield CandidateFlaw(kind=FlawKind.NO_KERNEL, message=message, case=str(run.case), cases=len(showing))
 
 
 def _of_forms(completed: Sequence[Run]) -> Iterator[CandidateFlaw]:
@@ -141,6 +180,18 @@ def _of_endings(seen: Evidences) -> Iterator[CandidateFlaw]:
                 continue
         yield CandidateFlaw(kind=kind, message=describe(run.ending), case=str(run.case))
         return
+
+
+def _of_refusals(seen: Evidences) -> Iterator[CandidateFlaw]:
+    """Yield a flaw if the backward of a legal case is refused: the reference has one."""
+    for run in seen.runs:
+        match run.ending:
+            case Refused(message=message) if f"{CONTROL}{LEGAL}" in run.notes and not message.startswith(NO_BACKWARD):
+                text = f"the candidate's backward refuses what the reference computes: {message}"
+                yield CandidateFlaw(kind=FlawKind.EXCEPTION, message=text, case=str(run.case))
+                return
+            case _:
+                pass
 
 
 def _is_by_torch(result: Result) -> bool:

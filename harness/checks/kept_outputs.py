@@ -1,33 +1,26 @@
-"""Outputs of candidates on disk, under a key that follows from the inputs: the referee reads them in another process.
+"""Outputs of candidates on their way to the referee, under a key that follows from the inputs.
 
-Files hold bytes and shapes, nothing that is executed when it is read.
+Messages and files hold bytes and shapes, nothing that is executed when it is read.
 """
 
 import hashlib
 import json
-import os
 from collections.abc import Iterable, Mapping
+from math import prod
 from pathlib import Path
 from typing import Any
 
 import torch
 
+from harness.checks.outputs_keeper import send
 from harness.execution.result_forms import kind_of
 
-NAMES = "weights.json"
+NAMES = "weights"
+"""The key of the weights' names."""
 
 
-def key_of(tensors: Mapping[str, torch.Tensor]) -> str:
-    """Return a digest of names, shapes, types and bytes, whatever the layout in memory."""
-    digest = hashlib.sha256()
-    for name, value in sorted(tensors.items()):
-        digest.update(f"{name}:{tuple(value.shape)}:{value.dtype};".encode())
-        digest.update(bytes_of(value))
-    return digest.hexdigest()[:32]
-
-
-def keep_outputs(folder: Path, key: str, returned: Any) -> None:
-    """Write what a candidate returned: a tensor, or a tuple of tensors."""
+def send_outputs(address: str, key: str, returned: Any) -> None:
+    """Send what a candidate returned: a tensor, or a tuple of tensors."""
     parts = list(returned) if isinstance(returned, tuple | list) else [returned]
     if not all(isinstance(part, torch.Tensor) for part in parts):
         return
@@ -35,10 +28,12 @@ def keep_outputs(folder: Path, key: str, returned: Any) -> None:
         "is_single": not isinstance(returned, tuple | list),
         "outputs": [[kind_of(part.dtype), list(part.shape)] for part in parts],
     }
-    folder.mkdir(parents=True, exist_ok=True)
-    draft = folder / f"{key}.{os.getpid()}"
-    draft.write_bytes(json.dumps(header).encode() + b"\n" + b"".join(map(bytes_of, parts)))
-    draft.rename(folder / key)
+    send(address, key, json.dumps(header).encode() + b"\n" + b"".join(map(bytes_of, parts)))
+
+
+def send_names(address: str, names: Iterable[str]) -> None:
+    """Send the names of the weights that candidate and reference share."""
+    send(address, NAMES, json.dumps(list(names)).encode())
 
 
 def read_outputs(folder: Path, key: str) -> Any:
@@ -52,6 +47,9 @@ def read_outputs(folder: Path, key: str) -> Any:
         return None
     header, _, data = path.read_bytes().partition(b"\n")
     described = json.loads(header)
+    sizes = [prod(shape) * getattr(torch, kind).itemsize for kind, shape in described["outputs"]]
+    if sum(sizes) != len(data):  # before any memory is taken: a candidate may send any header
+        raise ValueError(f"the outputs have {len(data)} bytes, and should have {sum(sizes)}")
     outputs: list[torch.Tensor] = []
     at = 0
     for kind, shape in described["outputs"]:
@@ -65,18 +63,19 @@ def read_outputs(folder: Path, key: str) -> Any:
     return outputs[0] if described["is_single"] else tuple(outputs)
 
 
-def keep_names(folder: Path, names: Iterable[str]) -> None:
-    """Write the names of the weights that candidate and reference share."""
-    folder.mkdir(parents=True, exist_ok=True)
-    draft = folder / f"{NAMES}.{os.getpid()}"
-    draft.write_text(json.dumps(list(names)), encoding="ascii")
-    draft.rename(folder / NAMES)
-
-
 def read_names(folder: Path) -> tuple[str, ...]:
     """Return the names of the weights that candidate and reference share; none if nothing was kept."""
     path = folder / NAMES
-    return tuple(json.loads(path.read_text(encoding="ascii"))) if path.is_file() else ()
+    return tuple(json.loads(path.read_bytes())) if path.is_file() else ()
+
+
+def key_of(tensors: Mapping[str, torch.Tensor]) -> str:
+    """Return a digest of names, shapes, types and bytes, whatever the layout in memory."""
+    digest = hashlib.sha256()
+    for name, value in sorted(tensors.items()):
+        digest.update(f"{name}:{tuple(value.shape)}:{value.dtype};".encode())
+        digest.update(bytes_of(value))
+    return digest.hexdigest()[:32]
 
 
 def bytes_of(value: torch.Tensor) -> bytes:

@@ -5,10 +5,10 @@ A kernel may be written for the sizes of a sample: one tile then holds a whole r
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import product
+from itertools import islice, product
 from math import prod
 
-from harness.model.case import Case, Scale, ValueDistribution
+from harness.model.case import ONLY_IN_CHECKS, Case, Scale, ValueDistribution
 from harness.model.op import Op
 from harness.model.run import Run
 from harness.search.long_cases import SHORTEST
@@ -19,6 +19,10 @@ MOST_ELEMENTS = 2**19
 """The limit of every input."""
 MOST_SAMPLE_ELEMENTS = 2**22
 """The same for a case of the sample's own size."""
+AGAIN = {"again": True}
+"""The option of a call after one with other values: a candidate may keep its result for a large sample alone."""
+SHRINKING, LEAST_SHARE = 0.9, 1e-6
+"""The steps in which a large sample is scaled down."""
 LONGEST = SHORTEST - 1
 """A search has long cases of its own from the next length on."""
 SHORT = (2, 1)
@@ -43,21 +47,43 @@ def rare_cases(op: Op, completed: Sequence[Run]) -> Iterator[Case]:
         return
     small = [case for case in plain if op.largest_input(case.dims) <= MOST_ELEMENTS]
     usual = max(small or plain, key=_masked_lanes)
-    for values in (*values_of(op), ValueDistribution.NEGATIVE):
+    for values in (*values_of(op), *sorted(ONLY_IN_CHECKS)):
         # A drawn case may have too few rows for one that is all zeros.
         if values not in drawn or values is ValueDistribution.ZEROS:
             yield replace(usual, values=values)
     yield from _longer_cases(op, usual)
 
 
-def sample_case(op: Op, sizes: Mapping[str, int], completed: Sequence[Run]) -> Case | None:
-    """Return a case of the sample's own sizes; None if it is too large, or if no case had usual values."""
+def sample_cases(op: Op, sizes: Mapping[str, int], completed: Sequence[Run]) -> Iterator[Case]:
+    """Yield a case of the sample's own sizes; if that is too large, one like it and one for each dim that is long.
+
+    A candidate may compute nothing from a size on that no smaller case reaches.
+    """
     plain = [run.case for run in completed if has_usual_values(run.case)]
-    if not plain or op.largest_input(sizes) > MOST_SAMPLE_ELEMENTS:
-        return None
-    dims = {name: sizes.get(name, plain[0].dims[name]) for name in op.dims}
-    usual = replace(plain[0], dims=dims, layouts={}, values=ValueDistribution.NORMAL)
-    return next(filter(op.allows, (usual, replace(usual, scale=Scale.LONG))), None)
+    if not plain:
+        return
+    own = {name: sizes.get(name, plain[0].dims[name]) for name in op.dims}
+    # The dims of the op end where a search has long cases of its own.
+    wide = replace(op, dims={name: replace(dim, long=max(own[name], dim.high)) for name, dim in op.dims.items()})
+    usual = replace(plain[0], layouts={}, values=ValueDistribution.NORMAL, options=AGAIN)
+    for dims in _like_sample(op, own):
+        case = replace(usual, dims=dims)
+        yield from islice(filter(wide.allows, (case, replace(case, scale=Scale.LONG))), 1)
+
+
+def _like_sample(op: Op, own: Mapping[str, int]) -> Iterator[Mapping[str, int]]:
+    if op.largest_input(own) <= MOST_SAMPLE_ELEMENTS:
+        yield own
+        return
+    for name in (name for name, size in own.items() if size > LONGEST):
+        shortest = {**op.dims_of(1), name: own[name]}
+        if op.largest_input(shortest) <= MOST_SAMPLE_ELEMENTS:
+            yield shortest
+    scaled, share = dict(own), 1.0
+    while op.largest_input(scaled) > MOST_SAMPLE_ELEMENTS and share > LEAST_SHARE:
+        share *= SHRINKING
+        scaled = {name: max(1, round(size * share)) if size > 1 else size for name, size in own.items()}
+    yield scaled
 
 
 def _longer_cases(op: Op, usual: Case) -> Iterator[Case]:

@@ -12,6 +12,7 @@ from harness.checks.answer import Answer
 from harness.checks.answer_code import load
 from harness.checks.kept_outputs import read_names
 from harness.checks.torch_originals import Originals
+from harness.checks.torch_work import TorchWork
 from harness.engines.torch.torch_seam import plain_torch, tree_map
 from harness.execution.inputs import seed_of
 
@@ -34,7 +35,7 @@ class Reference:
         self.function = load(answer.reference)
         self.originals.restore()  # its file may be the candidate's
         self._models: dict[torch.dtype, Any] = {}
-        self._legal: set[object] = set()
+        self._work: dict[object, int] = {}
         if answer.is_model:
             self._models[torch.float32] = built(answer, self.function)
 
@@ -59,17 +60,21 @@ class Reference:
             returned = function(*arguments)
         return tree_map(lambda leaf: leaf.detach() if isinstance(leaf, torch.Tensor) else leaf, returned)
 
-    def refuse_if_illegal(self, inputs: Mapping[str, Any], sizes: Mapping[str, int]) -> None:
-        """Raise `NotALegalCase` if the reference fails for inputs of these shapes."""
+    def work(self, inputs: Mapping[str, Any], sizes: Mapping[str, int]) -> int:
+        """Return the arithmetic of the reference for inputs of these shapes.
+
+        Raises:
+            NotALegalCase: the reference fails for them.
+        """
         shapes = tuple((name, tuple(value.shape)) for name, value in inputs.items())
-        if shapes in self._legal:
-            return
+        if shapes in self._work:
+            return self._work[shapes]
         try:
-            with plain_torch(), torch.no_grad():
+            with plain_torch(), torch.no_grad(), TorchWork() as work:
                 self.defined({name: value.clone() for name, value in inputs.items()}, sizes)
         except Exception as error:
             raise NotALegalCase(f"the reference refuses it: {type(error).__name__}: {error}") from error
-        self._legal.add(shapes)
+        return self._work.setdefault(shapes, work.by_operator.total())
 
     def vary_weights(self, names: Iterable[str]) -> None:
         """Make weights random that are all equal, as those of norms are: they would hide that a kernel forgets them."""

@@ -1,7 +1,7 @@
 """What a reference accepts beyond the samples: small sizes, other sizes of an axis, and numbers of any sign."""
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from itertools import combinations
 
@@ -52,6 +52,8 @@ class Probe:
                 high = max(extent_of(sampled.high, sizes), sampled.low + 1)
                 drawn = torch.randint(sampled.low, high, shape)
                 drawn.reshape(-1)[-1:] = high - 1  # the largest index counts
+                if sampled.ignored is not None:
+                    drawn.reshape(-1)[: drawn.numel() // 2] = sampled.ignored
                 tensors[sampled.name] = drawn.to(torch.int64 if sampled.is_wide else torch.int32)
             else:
                 values = torch.randn(shape)
@@ -148,6 +150,22 @@ def with_any_numbers(probe: Probe, base: Mapping[str, int]) -> Probe:
         wider = replace(probe, task=replace(probe.task, inputs=tuple(inputs)))
         if all(_is_finite(wider, base, deviation) for deviation in DEVIATIONS):
             probe = wider
+    return probe
+
+
+def with_ignored_labels(probe: Probe, base: Mapping[str, int], init_integers: Collection[int]) -> Probe:
+    """Return the probe with labels that do not count: a negative number among the constructor's arguments.
+
+    The reference has to accept it, so it is no index of something else.
+    """
+    for index, sampled in enumerate(probe.task.inputs):
+        for value in sorted(value for value in init_integers if value < min(sampled.low, 0) and sampled.is_integer):
+            inputs = list(probe.task.inputs)
+            inputs[index] = replace(sampled, ignored=value)
+            wider = replace(probe, task=replace(probe.task, inputs=tuple(inputs)))
+            if _is_finite(wider, base, 1.0):
+                probe = wider
+                break
     return probe
 
 

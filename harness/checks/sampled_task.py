@@ -56,6 +56,8 @@ class SampledInput:
     low: int = 0
     high: str = "1"
     """The limit of integers, exclusive, as an extent."""
+    ignored: int | None = None
+    """An integer outside the range that stands for a label that does not count."""
     is_wide: bool = False
     """True for integers of 64 bits."""
     has_gradient: bool = False
@@ -73,4 +75,6 @@ class SampledTask:
     inputs: tuple[SampledInput, ...] = ()
     arguments: tuple[ArgumentForm, ...] = ()
     mutated: tuple[str, ...] = ()
+    wants_gradients: bool = False
+    """A tensor of the samples requires a gradient, so the candidate's outputs must have one."""
     dtype: DType = DType.FP32

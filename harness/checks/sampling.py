@@ -24,6 +24,7 @@ from harness.checks.reference_probe import (
     smallest_sizes,
     with_any_numbers,
     with_extent,
+    with_ignored_labels,
 )
 from harness.checks.sampled_task import SampledDim, SampledInput, SampledTask, SampleOrder
 from harness.execution.inputs import TORCH_DTYPES
@@ -81,12 +82,15 @@ def _task(order: SampleOrder) -> SampledTask:
     by_sizes = {dim.sizes: dim.name for dim in dims}
     floats = [value.dtype for value in first if isinstance(value, torch.Tensor) and value.dtype in FLOATS]
     dtype = FLOATS[floats[0]] if floats else DType.FP32
+    wants_gradients = any(isinstance(value, torch.Tensor) and value.requires_grad for value in first)
     inputs: list[SampledInput] = []
     arguments: list[ArgumentForm] = []
     for index, name in enumerate(names):
         values = [sample[index] for sample in samples]
         if isinstance(values[0], torch.Tensor):
             sampled = _input(name, values, by_sizes, dims, dtype)
+            if wants_gradients and not values[0].requires_grad:
+                sampled = replace(sampled, has_gradient=False)
             inputs.append(sampled)
             arguments.append(ArgumentForm(tensor=name, element=_element(values[0].dtype, sampled)))
         else:
@@ -94,8 +98,14 @@ def _task(order: SampleOrder) -> SampledTask:
     if not inputs:
         raise NoSample("no argument of the samples is a tensor: return the arguments of one call")
     answer = replace(order.answer, arguments=tuple(arguments))
-    task = SampledTask(dims=tuple(dims), inputs=tuple(inputs), arguments=tuple(arguments), dtype=dtype)
-    return _probed(Probe(answer, task), _init_sizes(answer), dict(order.declared))
+    task = SampledTask(
+        dims=tuple(dims),
+        inputs=tuple(inputs),
+        arguments=tuple(arguments),
+        wants_gradients=wants_gradients,
+        dtype=dtype,
+    )
+    return _probed(Probe(answer, task), _init_integers(answer), dict(order.declared))
 
 
 def _samples_of(returned: Any) -> list[Sequence[Any]]:
@@ -264,23 +274,24 @@ def _constant(index: int, values: Sequence[Any], by_sizes: Mapping[tuple[int, ..
     raise NoSample(f"argument {index} differs from sample to sample, and is no size of a tensor: keep it the same")
 
 
-def _init_sizes(answer: Answer) -> frozenset[int]:
-    """Return the integers above 1 among the constructor's arguments."""
+def _init_integers(answer: Answer) -> frozenset[int]:
+    """Return the integers among the constructor's arguments."""
     if answer.init_inputs is None:
         return frozenset()
 
     def integers(value: Any) -> Iterator[int]:
-        if isinstance(value, tuple | list):
-            for each in value:
+        if isinstance(value, tuple | list | dict):
+            for each in value.values() if isinstance(value, dict) else value:
                 yield from integers(each)
-        elif isinstance(value, int) and not isinstance(value, bool) and value > 1:
+        elif isinstance(value, int) and not isinstance(value, bool):
             yield value
 
     return frozenset(integers(list(load(answer.init_inputs)())))
 
 
-def _probed(probe: Probe, init_sizes: frozenset[int], declared: Mapping[str, tuple[int, ...]]) -> SampledTask:
+def _probed(probe: Probe, init_integers: frozenset[int], declared: Mapping[str, tuple[int, ...]]) -> SampledTask:
     """Return the task with the sizes that the reference accepts."""
+    init_sizes = frozenset(size for size in init_integers if size > 1)
     chosen = {dim.name: declared.get(dim.name, declared.get(str(dim.sizes[0]), ())) for dim in probe.task.dims}
     dims = [_before_probing(dim, init_sizes, chosen[dim.name]) for dim in probe.task.dims]
     base, problem = smallest_sizes(probe, dims)
@@ -297,7 +308,7 @@ def _probed(probe: Probe, init_sizes: frozenset[int], declared: Mapping[str, tup
                 probe, dims = _split(probe, dims, whole, axes)
                 base = {split.name: base.get(split.name, base[dim.name]) for split in dims}
     if probe.answer.is_model:
-        probe = with_any_numbers(probe, base)
+        probe = with_ignored_labels(with_any_numbers(probe, base), base, init_integers)
     ranged = [dim if dim.choices else _with_range(probe, dim, base) for dim in dims]
     inputs = probe.inputs(base)
     kept = {name: value.clone() for name, value in inputs.items()}

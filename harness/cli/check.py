@@ -3,11 +3,11 @@
 import argparse
 from pathlib import Path
 
-from harness import wire
 from harness.checks.check_verdict import CheckVerdict, Ruling
 from harness.checks.checker import TIME_LIMIT_S, USUAL_CASES, Checker
 from harness.cli.command import ExitStatus, Parser
 from harness.cli.common_options import add_device, devices_of, json_path, positive, seconds
+from harness.documents import files
 from harness.errors import store_error
 from harness.search import USUAL_DEVICE
 from harness.wording import counted, visible
@@ -26,6 +26,7 @@ def run(options: argparse.Namespace) -> ExitStatus:
         device=devices_of(options) or USUAL_DEVICE,
         cases=options.cases,
         time_limit_s=options.time_limit,
+        allows=options.allow,
         resources=options.resources,
         other_sm_counts=True,
         stops_at_flaw=False,
@@ -45,6 +46,8 @@ def lines(verdict: CheckVerdict) -> list[str]:
     """Return the verdict as lines; the last one is the conclusion."""
     printed = [f"sizes: {dim}" for dim in verdict.dims]
     printed += [f"note: {note}" for note in verdict.notes]
+    if verdict.torch:
+        printed.append(f"torch did, of the reference's arithmetic: {', '.join(map(str, verdict.torch))}")
     for flaw in verdict.flaws:
         printed += [str(flaw), *([f"    {flaw.case}"] if flaw.case else [])]
         printed += [f"    harness replay {flaw.finding}"] if flaw.finding else []
@@ -65,7 +68,7 @@ def lines(verdict: CheckVerdict) -> list[str]:
 
 def _write(verdict: CheckVerdict, path: Path) -> None:
     try:
-        path.write_text(f"{wire.to_json(verdict)}\n", encoding="ascii")
+        files.write(verdict, path)
     except OSError as error:
         raise store_error(error, path) from None
 
@@ -110,7 +113,14 @@ exit status: 0 right, 1 wrong, 2 usage or harness error, 3 could not be checked,
         "--cases", type=positive, default=USUAL_CASES, metavar="N", help="number of cases (default: %(default)s)"
     )
     parser.add_argument("--seed", type=int, metavar="S", help="equal seeds draw equal cases (default: random)")
-    parser.add_argument("--json", metavar="FILE", help="also write the verdict as one line of JSON")
+    parser.add_argument("--json", metavar="FILE", help="also write the verdict as JSON")
+    parser.add_argument(
+        "--allow",
+        type=lambda text: tuple(text.split(",")),
+        default=(),
+        metavar="OPERATOR,…",
+        help="operators of torch that may do any part of the work, as verdicts name them: convolution",
+    )
     parser.add_argument(
         "--resources", action="store_true", help="also compile each kernel for the devices: it must fit them"
     )

@@ -20,3 +20,4 @@ class Kind(StrEnum):
     MATRIX = "matrix"
     CHUNK = "chunk"
     SHARD = "shard"
+    VERDICT = "verdict"

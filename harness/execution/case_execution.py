@@ -178,15 +178,10 @@ def _ending(op: Op, error: Exception, phase: str) -> Ending:
         return _unsupported(CannotExecute(part), error)
     if op.requires and (call := unfitting_call(error)):
         return _unsupported(CannotExecute(call), error)
-    if unsupported := UNSUPPORTED_TYPE.search(message):
-        return Refused(message=f"{kind}: {unsupported[0]}")
+    if (ending := ending_by_text(error)) is not None:
+        return ending
     if kind in op.refuses and phase in {"forward", "backward"}:
         return Refused(message=f"{kind}: {message}")
-    if isinstance(error, torch.OutOfMemoryError):  # the GPU's memory
-        return OutOfMemory(limit_bytes=0, message=message.splitlines()[0])
-    # The CPU allocator raises a plain RuntimeError, which only its text tells from others.
-    if isinstance(error, RuntimeError) and ("can't allocate memory" in message or "not enough memory" in message):
-        return OutOfMemory(limit_bytes=0, message=message.splitlines()[0])
     text = "".join(traceback.format_exception(error)).splitlines()[-TRACEBACK_LINES:]
     return Raised(
         kind=kind,
@@ -197,6 +192,20 @@ def _ending(op: Op, error: Exception, phase: str) -> Ending:
         cause=cause_of(error),
         in_op=phase == "forward" and _is_of_op(op, error),
     )
+
+
+def ending_by_text(error: Exception) -> Refused | OutOfMemory | None:
+    """Return the ending of a case by an error whose text or class tells it from others; None for any other error."""
+    message = str(error)
+    if unsupported := UNSUPPORTED_TYPE.search(message):
+        return Refused(message=f"{type(error).__name__}: {unsupported[0]}")
+    # The CPU's allocator raises a plain RuntimeError.
+    is_of_cpu = isinstance(error, RuntimeError) and (
+        "can't allocate memory" in message or "not enough memory" in message
+    )
+    if isinstance(error, torch.OutOfMemoryError) or is_of_cpu:
+        return OutOfMemory(limit_bytes=0, message=message.splitlines()[0])
+    return None
 
 
 def _is_of_op(op: Op, error: Exception) -> bool:

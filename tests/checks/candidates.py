@@ -1,6 +1,6 @@
 """Candidates of a test, most of them hostile: each doubles its input, or pretends to."""
 
-import ctypes, importlib.util, marshal, os, signal, struct, subprocess, sys, time
+import ctypes, importlib.util, marshal, os, signal, struct, subprocess, sys, threading, time
 import numpy as np, torch, triton, triton.language as tl
 
 
@@ -290,3 +290,86 @@ def refuses(x):
 
 def random_reference(x):
     return x * torch.rand(())
+
+
+def halves_twice_torch(x):
+    return run(x * 4.0, 0.5)
+
+
+def halves_twice_numpy(x):
+    return run(torch.from_numpy(x.detach().numpy() * 4.0), 0.5)
+
+
+def copies_large_ones(x):
+    return run(x * 2.0, 1.0) if x.numel() > 5000 else run(x)
+
+
+def memory_refused_mostly(x):
+    if x.shape[1] % 16:
+        raise RuntimeError("can't allocate memory: you tried to allocate 36028797018963968 bytes")
+    return run(x)
+
+
+def type_refused_mostly(x):
+    if x.shape[1] % 16:
+        raise ValueError("type fp8e4nv not supported in this architecture")
+    return run(x)
+
+
+class Lying(torch.Tensor):
+    def untyped_storage(self):
+        return run(torch.ones(1, 1)).untyped_storage()
+
+
+def lies(x):
+    return (x * 2.0).as_subclass(Lying)
+
+
+def zeros_of_large_ones(x):
+    y = run(x)
+    return y * 0.0 if x.numel() > 600_000 else y
+
+
+def large_sample():
+    return (torch.randn(2, 3000).expand(4096, -1, -1).reshape(8192, 3000),)
+
+
+def trained_sample():
+    return (torch.randn(64, 100, requires_grad=True),)
+
+
+def remembers(x, kept={}):
+    flat = x.reshape(-1)
+    key = x.data_ptr(), x.shape, x.stride(), *flat[[0, len(flat) // 2, -1]].tolist()
+    if key not in kept:
+        kept[key] = run(x)
+    return kept[key]
+
+
+def looks_for_the_compilers_folder(x):
+    from harness.engines.triton import build_resources
+
+    asking = threading.Thread(target=build_resources.state.elsewhere, args=("no kernel", 90, {}))
+    asking.start()
+    seen = set()
+    while asking.is_alive():
+        seen |= set(os.listdir(os.environ["TMPDIR"]))
+    if any(name.startswith("kernel-harness-") for name in seen):
+        raise RuntimeError("the compiler writes where a candidate may put a link")
+    return run(x)
+
+
+def forges_everything(x):
+    from harness.checks import reference
+    from harness.execution import execution
+
+    reference._ORIGINALS[0]._spaces.clear()
+    reference._ORIGINALS[0]._functions.clear()
+    real = execution.compare
+
+    def compare(name, got, expected, *rest):
+        return real(name, torch.from_numpy(expected.truth.values).to(got.dtype), expected, *rest)
+
+    if real.__name__ == "compare" and real.__module__ != __name__:
+        execution.compare = compare
+    return run(x, 2.02)

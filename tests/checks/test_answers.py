@@ -32,7 +32,7 @@ def checker(tmp_path_factory: pytest.TempPathFactory) -> Generator[Checker]:
     ],
 )
 def test_the_verdict_on_an_answer_is_right(checker: Checker, answer: AnswerFile) -> None:
-    verdict = checker.check(Path(answer.path), answer.problem, seed=1)
+    verdict = checker.check(Path(answer.path), answer.problem, seed=1, allows=answer.allows)
     assert answer.is_judged_by(verdict), verdict
 
 

@@ -23,6 +23,6 @@ def test_a_reference_may_compute_gradients_itself(tmp_path: Path) -> None:
     place = CodePlace(file=str(file), module="", name="gradient")
     reference = Reference(Answer(candidate=place, reference=place, arguments=(ArgumentForm(tensor="x"),)))
     with torch.no_grad():
-        reference.refuse_if_illegal({"x": torch.ones(3)}, {})
+        reference.work({"x": torch.ones(3)}, {})
         (returned,) = reference.defined({"x": torch.ones(3)}, {})
     assert (returned.tolist(), returned.requires_grad) == ([2.0, 2.0, 2.0], False)
