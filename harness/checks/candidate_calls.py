@@ -5,9 +5,11 @@ that are the same for other inputs.  The candidate may corrupt its own process, 
 put back after each call.  `referee` compares its outputs once more, in a process that never imports it.
 """
 
+import gc
 import json
 import os
 import random
+import signal
 import sys
 import threading
 import traceback
@@ -27,7 +29,7 @@ from harness.checks.answer_code import code_of, load
 from harness.checks.kept_outputs import key_of, send_names, send_outputs
 from harness.checks.reference import Reference, arguments_of, built
 from harness.checks.value_origins import ValueOrigins, is_constant
-from harness.engines.torch.torch_seam import plain_torch
+from harness.engines.torch.torch_seam import active_modes, plain_torch
 from harness.execution.case_execution import ending_by_text
 from harness.execution.hypothesis_notes import note
 from harness.execution.result_forms import named
@@ -38,6 +40,7 @@ MOST_NAMED = 8
 """How many operators of torch a note names."""
 CONTROLLING = frozenset({REFUSED, NO_BACKWARD, "CannotExecute", "OutOfMemoryError", "NotImplementedError"})
 """Exceptions that a harness may take for the end of a case which shows nothing."""
+TIMERS = (signal.ITIMER_REAL, signal.ITIMER_VIRTUAL, signal.ITIMER_PROF)
 DEEPEST = 3
 """How deep in dictionaries and lists tensors of a candidate are looked for."""
 FEWEST_BETWEEN = 5
@@ -58,11 +61,22 @@ def is_forged(error: Exception) -> bool:
     *_, (frame, _) = traceback.walk_tb(error.__traceback__)
     if frame.f_code.co_filename.startswith(LIBRARIES):
         return False
+    if not _is_known(type(error)):  # its name, too, is what the candidate likes
+        return True
     is_ours = type(error).__module__.partition(".")[0] == "harness" or type(error).__name__ in CONTROLLING
     return is_ours or by_text is not None
 
 
+KNOWN = frozenset({"builtins", "harness", "numpy", "torch", "triton"})
 LIBRARIES = tuple(str(Path(module.__file__ or "").parent) + os.sep for module in (harness, torch, triton))
+
+
+def _is_known(kind: type[Exception]) -> bool:
+    """Return True for an exception of Python, torch, Triton, NumPy or the harness."""
+    if type(kind) is not type:
+        return False
+    module = sys.modules.get(kind.__module__)
+    return kind.__module__.partition(".")[0] in KNOWN and getattr(module, kind.__name__, None) is kind
 
 
 class InputChanged(Exception):
@@ -89,6 +103,10 @@ class OutputForged(Exception):
     """An output is an object of a class that the candidate may have written."""
 
 
+class LeftRunning(Exception):
+    """The candidate left something that runs its code after its call, when outputs are judged."""
+
+
 class NoBackward(Exception):
     """No output of the candidate has a gradient, although inputs require one."""
 
@@ -103,8 +121,8 @@ def call(answer: Answer, inputs: Mapping[str, Any], sizes: Mapping[str, int], *,
         again: call it twice, first with other values in the same memory; only what the second call returns counts.
 
     Raises:
-        InputChanged, ReferenceCalled, ProcessForked, OutsideReached, RefusalForged, OutputForged, NoBackward: as
-            their classes say.
+        InputChanged, ReferenceCalled, ProcessForked, OutsideReached, RefusalForged, OutputForged, LeftRunning,
+            NoBackward: as their classes say.
         NotALegalCase: the candidate or the reference fails, and the reference fails for these inputs.
         Exception: whatever the candidate raises, if the reference does not.
     """
@@ -183,10 +201,13 @@ class _Candidate:
         """Import the candidate at the first call: an import may crash or hang, and then the case says so."""
         if self._loaded is not None:
             return
-        with self.spoils(), ValueOrigins(left=self.left):
-            loaded = load(self._answer.candidate)
-            if self._answer.is_model:
-                loaded = built(self._answer, loaded)
+        try:
+            with self.spoils(), ValueOrigins(left=self.left):
+                loaded = load(self._answer.candidate)
+                if self._answer.is_model:
+                    loaded = built(self._answer, loaded)
+        except PermissionError as error:
+            raise OutsideReached(f"the candidate reaches outside its process: {error}") from error
         if self._answer.is_model:
             with plain_torch(), torch.no_grad():
                 self._share_weights(loaded)
@@ -213,6 +234,7 @@ class _Candidate:
         self, inputs: Mapping[str, Any], kept: Mapping[str, Any], sizes: Mapping[str, int], origins: ValueOrigins
     ) -> Any:
         """Return what the candidate returns; errors are those of `call`."""
+        before = _running()
         try:
             with self.spoils(), _ReferenceWatch(self._answer, self.guarded), origins:
                 returned = self.function(*arguments_of(self._answer, inputs, sizes))
@@ -224,10 +246,13 @@ class _Candidate:
             if isinstance(error, PermissionError):
                 raise OutsideReached(f"the candidate reaches outside its process: {error}") from error
             if is_forged(error):  # without its text, by which others would take it for what it claims to be
-                text = f"the candidate raises {type(error).__name__} where the reference computes"
+                name = type(error).__name__ if _is_known(type(error)) else "an exception of its own"
+                text = f"the candidate raises {name} where the reference computes"
                 raise RefusalForged(text) from None
             raise
         self.refuse_forks()
+        if left := [what for what, now in _running().items() if now != before[what]]:
+            raise LeftRunning(f"after its call the candidate leaves {' and '.join(left)}")
         return returned
 
     def call_with_other_values(
@@ -352,6 +377,17 @@ def _tensors_in(values: Any, depth: int = 0) -> Iterator[torch.Tensor]:
                 yield from _tensors_in(value, depth + 1)
         case _:
             pass
+
+
+def _running() -> dict[str, object]:
+    """Return what may run code between the calls of a candidate."""
+    return {
+        "a mode of torch": active_modes(),
+        "a thread": frozenset(threading.enumerate()) | frozenset(sys._current_frames()),  # noqa: SLF001  # pyright: ignore[reportPrivateUsage] - documented
+        "a timer": tuple(map(signal.getitimer, TIMERS)),
+        "a signal's handler": tuple(map(signal.getsignal, sorted(signal.valid_signals()))),
+        "a trace function": (sys.gettrace(), sys.getprofile(), gc.callbacks[:]),
+    }
 
 
 def _place(code: CodeType) -> tuple[str, str, int]:

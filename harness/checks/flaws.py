@@ -33,6 +33,7 @@ RAISED: Mapping[str, FlawKind] = {
     "OutsideReached": FlawKind.TAMPERING,
     "RefusalForged": FlawKind.EXCEPTION,
     "OutputForged": FlawKind.TAMPERING,
+    "LeftRunning": FlawKind.TAMPERING,
     "RefereeDisagrees": FlawKind.TAMPERING,
     "OutputsMissing": FlawKind.TAMPERING,
 }

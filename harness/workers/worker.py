@@ -9,7 +9,7 @@ from harness.engines.cuda import coredump
 from harness.engines.cuda.cuda_errors import with_assertion
 from harness.engines.cuda.emulation import gpu_of, hardware
 from harness.engines.cuda.sanitizers.instrumentation import with_records
-from harness.errors import WorkerError
+from harness.errors import ReplayError, WorkerError
 from harness.model.case import Case
 from harness.model.paired_run import RunRequest, case_of
 from harness.model.run import STARVED, Crashed, Ending, Run
@@ -137,7 +137,10 @@ class Worker:
 
         def decode() -> Run:
             begun = perf_counter()
-            run = wire.reply_from_json(payload[COST.size :], kind, case)
+            try:
+                run = wire.reply_from_json(payload[COST.size :], kind, case)
+            except (ReplayError, RecursionError) as error:
+                raise WorkerError(f"a worker broke the protocol: {str(error)[:200]}") from None
             seconds = {**run.seconds, **starved, "transport": transport_s + perf_counter() - begun}
             ending = with_assertion(run.ending, log_tail)
             read = replace(run, ending=ending, hardware=self._hardware, seconds=seconds)

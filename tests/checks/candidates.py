@@ -373,3 +373,40 @@ def forges_everything(x):
     if real.__name__ == "compare" and real.__module__ != __name__:
         execution.compare = compare
     return run(x, 2.02)
+
+
+class Disguised(type):
+    @property
+    def __name__(cls):
+        return "NotALegalCase" if sys._getframe(1).f_code.co_name == "_ending" else "ValueError"
+
+
+class Disguise(Exception, metaclass=Disguised):
+    pass
+
+
+def refuses_by_another_name(x):
+    if x.shape[1] % 16:
+        raise Disguise("no")
+    return run(x)
+
+
+class Doubling(torch.utils._python_dispatch.TorchDispatchMode):
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        return func(*args, **(kwargs or {}))
+
+
+def leaves_a_mode(x):
+    Doubling().__enter__()
+    return run(x)
+
+
+def leaves_a_timer(x):
+    signal.signal(signal.SIGALRM, lambda *_: None)
+    signal.setitimer(signal.ITIMER_REAL, 60.0)
+    return run(x)
+
+
+def leaves_a_thread(x):
+    threading.Thread(target=time.sleep, args=(5.0,), daemon=True).start()
+    return run(x)

@@ -110,9 +110,10 @@ def test_a_candidate_does_not_choose_the_cases_that_count(checker: Checker) -> N
     ("candidate", "error"),
     [
         ("out_of_memory_mostly", "MemoryError"),
-        ("refuses_as_the_harness_does", "NotALegalCase"),
+        ("refuses_as_the_harness_does", "an exception of its own"),
         ("memory_refused_mostly", "RuntimeError"),
         ("type_refused_mostly", "ValueError"),
+        ("refuses_by_another_name", "an exception of its own"),
     ],
 )
 def test_what_the_reference_computes_may_not_be_refused(checker: Checker, candidate: str, error: str) -> None:
@@ -178,6 +179,13 @@ def test_a_kernel_that_stores_torch_s_result_in_place_computes_nothing(checker: 
 )
 def test_values_that_no_kernel_computed_are_told(checker: Checker, candidate: str, kind: FlawKind) -> None:
     assert kind in kinds(verdict_on(checker, candidate))
+
+
+@pytest.mark.parametrize("candidate", ["leaves_a_mode", "leaves_a_timer", "leaves_a_thread"])
+def test_a_candidate_leaves_nothing_that_runs(checker: Checker, candidate: str) -> None:
+    verdict = verdict_on(checker, candidate)
+    assert kinds(verdict) == {FlawKind.TAMPERING}
+    assert "after its call the candidate leaves" in verdict.flaws[0].message
 
 
 @pytest.mark.parametrize("candidate", ["starts_a_process", "stops_its_parent", "forges_bytecode"])

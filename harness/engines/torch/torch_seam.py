@@ -25,6 +25,7 @@ NATIVE = (
     "_DisableTorchDispatch",
     "_dispatch_get_all_op_names",
     "_dispatch_has_kernel_for_dispatch_key",
+    "_len_torch_dispatch_stack",
     "_storage_Use_Count",
 )
 """The names of `torch._C` that are used here."""
@@ -69,6 +70,11 @@ class OperatorMode(TorchDispatchMode):
 def function_modes() -> list[TorchFunctionMode]:
     """Return the modes of torch's functions that are active on this thread, the outermost first."""
     return _function_mode_stack()
+
+
+def active_modes() -> tuple[int, int]:
+    """Return how many modes of torch's functions and of its operators are active on this thread."""
+    return len(_function_mode_stack()), _native._len_torch_dispatch_stack()  # noqa: SLF001 - as above
 
 
 def plain_torch() -> AbstractContextManager[None]:
