@@ -79,6 +79,10 @@ class Answer:
     init_inputs: CodePlace | None = None
     """KernelBench's `get_init_inputs`; then candidate and reference are classes of modules, and it gives their
     arguments.  None for functions."""
+    weights: tuple[tuple[str, str], ...] = ()
+    """Inputs by which a case moves weights of both modules, each with the weight's name in the reference."""
+    repeats: tuple[int, ...] = ()
+    """As `TorchWork` notes them for sizes like the sample's: a legal case has no others."""
     mutated: tuple[str, ...] = ()
     """The inputs that the reference changes in place, so that the candidate may, too."""
     weights_seed: int = 0

@@ -15,13 +15,14 @@ import threading
 import traceback
 from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import contextmanager
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any
 
 import torch
 import triton
+from torch.func import functional_call
 
 import harness
 from harness.checks.answer import CHANCE, CONTROL, LEGAL, NO_BACKWARD, REFUSED, WORK, Answer
@@ -35,11 +36,18 @@ from harness.execution.hypothesis_notes import note
 from harness.execution.result_forms import named
 from harness.model.run import OutOfMemory
 
+KNOWN = frozenset({"builtins", "harness", "numpy", "torch", "triton"})
+LIBRARIES = tuple(str(Path(module.__file__ or "").parent) + os.sep for module in (harness, torch, triton))
 MOST_REMEMBERED = 256
 MOST_NAMED = 8
 """How many operators of torch a note names."""
 CONTROLLING = frozenset({REFUSED, NO_BACKWARD, "CannotExecute", "OutOfMemoryError", "NotImplementedError"})
 """Exceptions that a harness may take for the end of a case which shows nothing."""
+NOT_ITS_OWN = (
+    *LIBRARIES,
+    *(str(place) + os.sep for place in (Path(os.__file__).parent, Path(torch.__file__).parents[1])),
+)
+"""Code that runs in threads of the harness: its own and that of Python."""
 TIMERS = (signal.ITIMER_REAL, signal.ITIMER_VIRTUAL, signal.ITIMER_PROF)
 DEEPEST = 3
 """How deep in dictionaries and lists tensors of a candidate are looked for."""
@@ -65,10 +73,6 @@ def is_forged(error: Exception) -> bool:
         return True
     is_ours = type(error).__module__.partition(".")[0] == "harness" or type(error).__name__ in CONTROLLING
     return is_ours or by_text is not None
-
-
-KNOWN = frozenset({"builtins", "harness", "numpy", "torch", "triton"})
-LIBRARIES = tuple(str(Path(module.__file__ or "").parent) + os.sep for module in (harness, torch, triton))
 
 
 def _is_known(kind: type[Exception]) -> bool:
@@ -129,15 +133,16 @@ def call(answer: Answer, inputs: Mapping[str, Any], sizes: Mapping[str, int], *,
     candidate = _candidate(answer)
     with plain_torch():
         kept = {name: value.detach().clone() for name, value in inputs.items()}
+    work = candidate.reference.work(kept, sizes)  # an illegal case judges no access of the candidate
     candidate.load()
     before = candidate.call_with_other_values(inputs, kept, sizes) if again else ""
+    invoke = candidate.invocation(inputs, sizes)
     origins = ValueOrigins((*inputs.values(), *candidate.tensors()), candidate.left)
-    returned = candidate.called(inputs, kept, sizes, origins)
+    returned = candidate.called(invoke, origins)
     with plain_torch():
         _refuse_forged(returned)
         if answer.keeper:
             send_outputs(answer.keeper, key_of(kept), returned)
-        work = candidate.reference.work(kept, sizes)
         note(f"{CONTROL}{LEGAL}")
         _refuse_changes(answer, inputs, kept)
         outputs = named(returned)
@@ -179,6 +184,11 @@ class _Candidate:
         self._earlier: dict[object, tuple[str, str]] = {}
         self.left: dict[int, Any] = {}
         """As `ValueOrigins` continues it."""
+        self._own_names: dict[str, str] = {}
+        """The candidate's names of weights by those in the reference."""
+        self._arguments: list[torch.Tensor] = []
+        self._weights: dict[str, torch.Tensor] = {}
+        """The weights of the case under way."""
         self.has_forked = False
         self._is_in_candidate = False
         os.register_at_fork(before=self._note_fork)
@@ -195,6 +205,8 @@ class _Candidate:
         if isinstance(self.function, torch.nn.Module):
             for module in self.function.modules():
                 yield from _tensors_in(vars(module))
+        yield from self._arguments
+        yield from self._weights.values()
         yield from _tensors_in(vars(sys.modules.get(self.function.__module__, object)))
 
     def load(self) -> None:
@@ -230,18 +242,15 @@ class _Candidate:
         for name in self.reference.originals.restore():
             note(f"{CONTROL}replaces {name}")
 
-    def called(
-        self, inputs: Mapping[str, Any], kept: Mapping[str, Any], sizes: Mapping[str, int], origins: ValueOrigins
-    ) -> Any:
+    def called(self, invoke: Callable[[], Any], origins: ValueOrigins) -> Any:
         """Return what the candidate returns; errors are those of `call`."""
         before = _running()
         try:
             with self.spoils(), _ReferenceWatch(self._answer, self.guarded), origins:
-                returned = self.function(*arguments_of(self._answer, inputs, sizes))
+                returned = invoke()
         except _Watched as watched:
             raise ReferenceCalled(str(watched)) from None
         except Exception as error:
-            self.reference.work(kept, sizes)
             self.refuse_forks()
             if isinstance(error, PermissionError):
                 raise OutsideReached(f"the candidate reaches outside its process: {error}") from error
@@ -254,6 +263,18 @@ class _Candidate:
         if left := [what for what, now in _running().items() if now != before[what]]:
             raise LeftRunning(f"after its call the candidate leaves {' and '.join(left)}")
         return returned
+
+    def invocation(self, inputs: Mapping[str, Any], sizes: Mapping[str, int]) -> Callable[[], Any]:
+        """Return the call of the candidate, with the weights of the case."""
+        arguments = arguments_of(self._answer, inputs, sizes)
+        self._arguments = [value for value in arguments if isinstance(value, torch.Tensor)]
+        if not self.reference.moved:
+            return partial(self.function, *arguments)
+        with plain_torch():
+            moved = self.reference.weights(inputs)
+            self._weights = {self._own_names[name]: value for name, value in moved.items()}
+        assert isinstance(self.function, torch.nn.Module), "others have no weights"
+        return partial(functional_call, self.function, self._weights, tuple(arguments))
 
     def call_with_other_values(
         self, inputs: Mapping[str, Any], kept: Mapping[str, Any], sizes: Mapping[str, int]
@@ -270,8 +291,10 @@ class _Candidate:
                 value.data.copy_(other_values[name])
         key = ""
         try:
+            with torch.no_grad():
+                invoke = self.invocation(inputs, sizes)
             with self.spoils(), torch.no_grad(), ValueOrigins(left=self.left):
-                returned = self.function(*arguments_of(self._answer, inputs, sizes))
+                returned = invoke()
             with plain_torch():
                 # Nearly the same values may have the same outputs; a kept one is wrong for the case itself.
                 is_telling = other is _other_values and key_of(other_values) != key_of(kept)
@@ -310,15 +333,15 @@ class _Candidate:
     def _share_weights(self, candidate: Any) -> None:
         """Give the candidate's module the weights of the reference's that have the same names and shapes."""
         weights, own_weights = self.reference.model.state_dict(), candidate.state_dict()
-        names = tuple(
-            name for name, value in weights.items() if name in own_weights and own_weights[name].shape == value.shape
-        )
+        self._own_names = _paired(weights, own_weights)
+        names = tuple(self._own_names)
         # Weights that the candidate has nowhere are no constants all the same.
-        others = {value.shape for name, value in own_weights.items() if name not in names}
+        others = {value.shape for name, value in own_weights.items() if name not in self._own_names.values()}
         lacking = tuple(name for name, value in weights.items() if name not in names and value.shape not in others)
         self.reference.vary_weights((*names, *lacking))
-        for name in names:
-            own_weights[name].copy_(weights[name])
+        for name, own_name in self._own_names.items():
+            own_weights[own_name].copy_(weights[name])
+        self.reference.move_weights(names)
         if self._answer.keeper:
             send_names(self._answer.keeper, (*names, *lacking))
 
@@ -379,11 +402,27 @@ def _tensors_in(values: Any, depth: int = 0) -> Iterator[torch.Tensor]:
             pass
 
 
+def _paired(weights: Mapping[str, torch.Tensor], own: Mapping[str, torch.Tensor]) -> dict[str, str]:
+    """Return the names of the candidate's weights by the reference's.
+
+    Weights of the same name and shape belong together; the others do in their order, if their shapes are the same.
+    """
+    pairs = {name: name for name, value in weights.items() if name in own and own[name].shape == value.shape}
+    rest, own_rest = ([name for name in names if name not in pairs] for names in (weights, own))
+    if [weights[name].shape for name in rest] == [own[name].shape for name in own_rest]:
+        pairs |= dict(zip(rest, own_rest, strict=True))
+    return pairs
+
+
 def _running() -> dict[str, object]:
     """Return what may run code between the calls of a candidate."""
     return {
         "a mode of torch": active_modes(),
-        "a thread": frozenset(threading.enumerate()) | frozenset(sys._current_frames()),  # noqa: SLF001  # pyright: ignore[reportPrivateUsage] - documented
+        "a thread": frozenset(
+            thread
+            for thread, frame in sys._current_frames().items()  # noqa: SLF001  # pyright: ignore[reportPrivateUsage] - documented
+            if not all(each.f_code.co_filename.startswith(NOT_ITS_OWN) for each, _ in traceback.walk_stack(frame))
+        ),
         "a timer": tuple(map(signal.getitimer, TIMERS)),
         "a signal's handler": tuple(map(signal.getsignal, sorted(signal.valid_signals()))),
         "a trace function": (sys.gettrace(), sys.getprofile(), gc.callbacks[:]),

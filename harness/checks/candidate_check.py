@@ -358,8 +358,8 @@ class CandidateCheck:
 
     def sighted(self, fail: Fail, trial: Trial) -> None:
         """Note the first error, if the check stops at one."""
-        del trial
-        self._has_flaw = self._has_flaw or (self._order.stops_at_flaw and counts_as_flaw(fail))
+        is_flaw = self._order.stops_at_flaw and counts_as_flaw(fail) and not self._is_slow(trial.case)
+        self._has_flaw = self._has_flaw or is_flaw
 
     def _record(self, run: Run) -> None:
         if not isinstance(run, PairedRun):
@@ -367,10 +367,15 @@ class CandidateCheck:
                 self._evidences.runs.append(run)
 
     def _add(self, fail: Fail, case: Case, identity: str) -> None:
-        if counts_as_flaw(fail):
+        if counts_as_flaw(fail) and not self._is_slow(case):
             self._evidences.failures.append((fail, str(case), identity))
         else:
             self._notes.append(f"warning: {fail.oracle}: {fail.message}")
+
+    def _is_slow(self, case: Case) -> bool:
+        with self._lock:
+            runs = [run for run in self._evidences.runs if run.case == case]
+        return any(map(self._evidences.is_slow, runs))
 
     # --- the referee -------------------------------------------------------------------------------------------------
 

@@ -70,7 +70,13 @@ def _op(name: str, task: SampledTask, *, body: Sequence[str], definition: Sequen
 
 
 def _write(path: Path, answer: Answer, task: SampledTask, ops: Sequence[OpText]) -> None:
-    answer = replace(answer, arguments=task.arguments, mutated=task.mutated)
+    answer = replace(
+        answer,
+        arguments=task.arguments,
+        weights=task.weights,
+        repeats=task.repeats,
+        mutated=task.mutated,
+    )
     suite = SuiteText(about=ABOUT, imports=IMPORTS, top=(f"ANSWER = {answer!r}",), ops=ops)
     path.write_text(str(suite), encoding="utf-8")
 
@@ -100,6 +106,8 @@ def _input(sampled: SampledInput) -> str:
 
 def _settings(sampled: SampledInput) -> Iterator[str]:
     yield f"grad={sampled.has_gradient}"
+    if sampled.is_weight:
+        yield "contiguous=True"
     if sampled.dtype is not None:
         yield f"dtype=DType.{sampled.dtype.name}"
     if sampled.draw is not Draw.VALUES:

@@ -83,8 +83,12 @@ class Evidences:
 
     @property
     def lost(self) -> list[Run]:
-        """The runs of legal cases that show nothing: the engine or the memory did not suffice."""
-        return [run for run in self.runs if isinstance(run.ending, Unsupported | OutOfMemory)]
+        """The runs of legal cases that show nothing: the engine, the memory or the time did not suffice."""
+        return [run for run in self.runs if isinstance(run.ending, Unsupported | OutOfMemory) or self.is_slow(run)]
+
+    def is_slow(self, run: Run) -> bool:
+        """Return True if a kernel is slow to emulate or to compile, as far as other cases show: it may be right."""
+        return isinstance(run.ending, TimedOut) and not run.ending.function and bool(self.completed)
 
 
 def flaws_of(seen: Evidences) -> tuple[CandidateFlaw, ...]:
@@ -221,7 +225,8 @@ def _named(fail: Fail, case: str, seen: Evidences) -> tuple[FlawKind, str]:
 
 def _have(completed: Sequence[Run], note: str) -> bool:
     """Return True if the outputs of the candidate are so: zeros in nearly all cases, repeated ones in any."""
-    having = sum(f"{CONTROL}{note}" in run.notes for run in completed)
+    notes = {f"{CONTROL}{note}"} | ({f"{CONTROL}{OriginFault.EARLIER}"} if note == "repeated" else set[str]())
+    having = sum(not notes.isdisjoint(run.notes) for run in completed)
     sized = [run for run in completed if any(_elements(result) > 1 for result in run.results)]
     return having > 0 if note == "repeated" else ENOUGH <= len(sized) <= having
 

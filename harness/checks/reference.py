@@ -1,12 +1,13 @@
 """The reference of an answer, in a worker.  Nothing here loads or calls the candidate: the referee imports it."""
 
 import copy
-from collections.abc import Iterable, Mapping
-from functools import cache
+from collections.abc import Callable, Collection, Iterable, Mapping
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
 import torch
+from torch.func import functional_call
 
 from harness.checks.answer import Answer
 from harness.checks.answer_code import load
@@ -36,6 +37,8 @@ class Reference:
         self.originals.restore()  # its file may be the candidate's
         self._models: dict[torch.dtype, Any] = {}
         self._work: dict[object, int] = {}
+        self.moved: tuple[tuple[str, str], ...] = ()
+        """The inputs that move weights, with the weights' names."""
         if answer.is_model:
             self._models[torch.float32] = built(answer, self.function)
 
@@ -50,15 +53,35 @@ class Reference:
         A reference may compute gradients itself, so it is called with autograd.  Where the caller has none, its results
         have no graph.
         """
+        if torch.is_grad_enabled():
+            return self._invocation(inputs, sizes)()
+        with torch.enable_grad():
+            returned = self._invocation(inputs, sizes)()
+        return tree_map(lambda leaf: leaf.detach() if isinstance(leaf, torch.Tensor) else leaf, returned)
+
+    def _invocation(self, inputs: Mapping[str, Any], sizes: Mapping[str, int]) -> Callable[[], Any]:
+        """Return the call of the reference, in the type of the floating-point inputs."""
         floats = [value.dtype for value in inputs.values() if value.is_floating_point()]
         dtype = torch.float64 if torch.float64 in floats else (floats or [torch.float32])[0]
         function = self._model_of(dtype) if self._answer.is_model else self.function
         arguments = arguments_of(self._answer, inputs, sizes, dtype if dtype is torch.float64 else None)
-        if torch.is_grad_enabled():
-            return function(*arguments)
-        with torch.enable_grad():
-            returned = function(*arguments)
-        return tree_map(lambda leaf: leaf.detach() if isinstance(leaf, torch.Tensor) else leaf, returned)
+        if not self.moved:
+            return partial(function, *arguments)
+        return partial(functional_call, function, self.weights(inputs, dtype), tuple(arguments))
+
+    def weights(self, inputs: Mapping[str, Any], dtype: torch.dtype | None = None) -> dict[str, torch.Tensor]:
+        """Return the weights that a case moves, by name: each number by up to half of its size."""
+        moved: dict[str, torch.Tensor] = {}
+        for name, weight in self.moved:
+            base = self._base[weight]
+            value = base + (inputs[name].to(base.dtype) - 0.5) * torch.where(base == 0, 1.0, base)
+            moved[weight] = value if dtype is None else value.to(dtype)
+        return moved
+
+    def move_weights(self, names: Collection[str]) -> None:
+        """Have cases move these weights, as they are now."""
+        self._base = {name: value.detach().clone() for name, value in self.model.named_parameters()}
+        self.moved = tuple(pair for pair in self._answer.weights if pair[1] in names)
 
     def work(self, inputs: Mapping[str, Any], sizes: Mapping[str, int]) -> int:
         """Return the arithmetic of the reference for inputs of these shapes.
@@ -70,10 +93,16 @@ class Reference:
         if shapes in self._work:
             return self._work[shapes]
         try:
-            with plain_torch(), torch.no_grad(), TorchWork() as work:
-                self.defined({name: value.clone() for name, value in inputs.items()}, sizes)
+            with plain_torch():
+                invoke = self._invocation({name: value.detach().clone() for name, value in inputs.items()}, sizes)
+                with TorchWork() as work:
+                    invoke()
         except Exception as error:
             raise NotALegalCase(f"the reference refuses it: {type(error).__name__}: {error}") from error
+        usual = self._answer.repeats
+        repeats = zip(work.repeats, usual, strict=False) if len(usual) == len(work.repeats) else ()
+        if any(now & ~then for now, then in repeats):
+            raise NotALegalCase("the reference repeats a tensor along an axis, where shapes are equal in the sample")
         return self._work.setdefault(shapes, work.by_operator.total())
 
     def vary_weights(self, names: Iterable[str]) -> None:
@@ -102,7 +131,9 @@ def _alone(answer: Answer) -> Reference:
     reference = Reference(answer)
     if answer.is_model and answer.folder:
         with torch.no_grad():
-            reference.vary_weights(read_names(Path(answer.folder)))
+            names = read_names(Path(answer.folder))
+            reference.vary_weights(names)
+            reference.move_weights(names)
     return reference
 
 

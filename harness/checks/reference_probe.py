@@ -9,7 +9,7 @@ import torch
 
 from harness.checks.answer import Answer
 from harness.checks.reference import defined_by
-from harness.checks.sampled_task import SampledDim, SampledTask
+from harness.checks.sampled_task import SampledDim, SampledInput, SampledTask
 from harness.engines.torch.torch_seam import plain_torch
 from harness.execution.inputs import TORCH_DTYPES
 from harness.execution.result_forms import named
@@ -159,7 +159,7 @@ def with_ignored_labels(probe: Probe, base: Mapping[str, int], init_integers: Co
     The reference has to accept it, so it is no index of something else.
     """
     for index, sampled in enumerate(probe.task.inputs):
-        for value in sorted(value for value in init_integers if value < min(sampled.low, 0) and sampled.is_integer):
+        for value in sorted(value for value in init_integers if _may_be_ignored(value, sampled)):
             inputs = list(probe.task.inputs)
             inputs[index] = replace(sampled, ignored=value)
             wider = replace(probe, task=replace(probe.task, inputs=tuple(inputs)))
@@ -167,6 +167,10 @@ def with_ignored_labels(probe: Probe, base: Mapping[str, int], init_integers: Co
                 probe = wider
                 break
     return probe
+
+
+def _may_be_ignored(value: int, sampled: SampledInput) -> bool:
+    return sampled.is_integer and sampled.ignored is None and value < min(sampled.low, 0)
 
 
 def _is_finite(probe: Probe, base: Mapping[str, int], deviation: float) -> bool:

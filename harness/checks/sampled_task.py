@@ -61,6 +61,8 @@ class SampledInput:
     is_wide: bool = False
     """True for integers of 64 bits."""
     has_gradient: bool = False
+    is_weight: bool = False
+    """True for an input that moves a weight of both modules, and is no argument."""
     is_widened: bool = False
     """True for numbers of any sign, although the samples have positive ones only."""
 
@@ -74,6 +76,10 @@ class SampledTask:
     dims: tuple[SampledDim, ...] = ()
     inputs: tuple[SampledInput, ...] = ()
     arguments: tuple[ArgumentForm, ...] = ()
+    weights: tuple[tuple[str, str], ...] = ()
+    """As `Answer.weights`."""
+    repeats: tuple[int, ...] = ()
+    """As `Answer.repeats`."""
     mutated: tuple[str, ...] = ()
     wants_gradients: bool = False
     """A tensor of the samples requires a gradient, so the candidate's outputs must have one."""

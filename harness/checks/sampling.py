@@ -17,6 +17,7 @@ from harness import wire
 from harness.checks.answer import Answer, ArgumentForm
 from harness.checks.answer_code import load
 from harness.checks.kept_outputs import key_of
+from harness.checks.reference import built
 from harness.checks.reference_probe import (
     Probe,
     free_axes,
@@ -27,6 +28,7 @@ from harness.checks.reference_probe import (
     with_ignored_labels,
 )
 from harness.checks.sampled_task import SampledDim, SampledInput, SampledTask, SampleOrder
+from harness.checks.torch_work import TorchWork
 from harness.execution.inputs import TORCH_DTYPES
 from harness.execution.result_forms import kind_of
 from harness.model.case import DType
@@ -38,6 +40,8 @@ HIGHEST = {1: 10_000, 2: 2048, 3: 256, 4: 64}
 """By the number of axes of an input, the largest size of its dims.  A limit of elements counts, too."""
 OTHERWISE = 24
 PROBED = (1, 2, 3, 4, 5, 6, 7, 8, 9, 12, 15, 16, 17, 24, 31, 32, 33, 48, 63, 64, 65, 96, 100, 127, 128, 129, 192, 256)
+MOST_WEIGHTS = 1 << 16
+"""The most numbers of all weights that cases move."""
 MOST_ELEMENTS = 2**20
 """A tensor of a sample with more elements repeats its values, so that it takes little memory."""
 FEW_VALUES = 16
@@ -208,6 +212,8 @@ def _input(
         )
     if element is torch.bool:
         return SampledInput(name=name, shape=shape, is_integer=True, low=0, high="2")
+    ignored = _ignored(flat)
+    flat = flat if ignored is None else flat[flat != ignored]
     low, largest = int(flat.min()), int(flat.max())
     high = str(largest + 1)
     sizes = sorted((dim.sizes[0], dim.name) for dim in dims if len(values) == 1)
@@ -216,7 +222,13 @@ def _input(
             high = dim  # labels below a number of classes, indices of rows
             break
     wide = element is torch.int64
-    return SampledInput(name=name, shape=shape, is_integer=True, low=low, high=high, is_wide=wide)
+    return SampledInput(name=name, shape=shape, is_integer=True, low=low, high=high, ignored=ignored, is_wide=wide)
+
+
+def _ignored(numbers: torch.Tensor) -> int | None:
+    """Return the only negative number among others, which stands for labels that do not count; None without one."""
+    negative = numbers[numbers < 0].unique()
+    return int(negative[0]) if len(negative) == 1 and bool((numbers >= 0).any()) else None
 
 
 def _part(value: torch.Tensor) -> torch.Tensor:
@@ -312,12 +324,43 @@ def _probed(probe: Probe, init_integers: frozenset[int], declared: Mapping[str, 
     ranged = [dim if dim.choices else _with_range(probe, dim, base) for dim in dims]
     inputs = probe.inputs(base)
     kept = {name: value.clone() for name, value in inputs.items()}
-    first = {name: value.clone() for name, value in probe.outputs(inputs, base).items()}
+    with TorchWork() as work:
+        first = {name: value.clone() for name, value in probe.outputs(inputs, base).items()}
     mutated = tuple(name for name, value in inputs.items() if key_of({name: value}) != key_of({name: kept[name]}))
     second = probe.outputs({name: value.clone() for name, value in kept.items()}, base)
     if key_of(first) != key_of(second):
         raise NoSample("the reference returns other values for the same inputs: it must not be random")
-    return replace(probe.task, dims=tuple(ranged), mutated=mutated)
+    task = replace(probe.task, dims=tuple(ranged), repeats=tuple(work.repeats), mutated=mutated)
+    return with_weights(task, probe.answer)
+
+
+def with_weights(task: SampledTask, answer: Answer) -> SampledTask:
+    """Return the task with an input for each weight of the reference, unless there are too many numbers."""
+    if not answer.is_model:
+        return task
+    parameters = dict(built(answer, load(answer.reference)).named_parameters())
+    if sum(value.numel() for value in parameters.values()) > MOST_WEIGHTS:
+        return task
+    weights: list[tuple[str, str]] = []
+    inputs: list[SampledInput] = []
+    for number, (name, value) in enumerate(parameters.items()):
+        if value.dtype not in FLOATS:
+            continue
+        weights.append((f"weight{number}", name))
+        own = None if FLOATS[value.dtype] == task.dtype else FLOATS[value.dtype]
+        shape = tuple(map(str, value.shape))
+        has_gradient = value.requires_grad
+        inputs.append(
+            SampledInput(
+                name=f"weight{number}",
+                shape=shape,
+                dtype=own,
+                draw=Draw.UNIT,
+                has_gradient=has_gradient,
+                is_weight=True,
+            )
+        )
+    return replace(task, inputs=(*task.inputs, *inputs), weights=tuple(weights))
 
 
 def _before_probing(dim: SampledDim, init_sizes: frozenset[int], declared: tuple[int, ...]) -> SampledDim:

@@ -77,6 +77,7 @@ STEPS: Mapping[str, int] = {
     "linalg_vector_norm": 3,
 }
 """Steps for each element of operators that hold several."""
+MOST_AXES = 16
 ATTENTION = "_scaled_dot_product"
 
 
@@ -104,11 +105,13 @@ def name_of(func: Any) -> str:
 
 
 class TorchWork(OperatorMode):
-    """Counts while it is active."""
+    """Counts while it is active, and notes which operations repeat an operand."""
 
     def __init__(self) -> None:
         super().__init__()
         self.by_operator = Counter[str]()
+        self.repeats: list[int] = []
+        """For each operation on elements of several tensors, a bit for each axis along which one is repeated."""
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
@@ -117,7 +120,20 @@ class TorchWork(OperatorMode):
         returned = func(*args, **(kwargs or {}))
         if work := arithmetic_of(func, args, kwargs or {}, returned):
             self.by_operator[name_of(func)] += round(work)
+        if torch.Tag.pointwise in func.tags and isinstance(returned, torch.Tensor):
+            shapes = [tensor.shape for tensor in _tensors((args, kwargs)) if tensor.dim()]
+            if len(shapes) > 1:
+                self.repeats.append(_repeated(shapes, returned.shape))
         return returned
+
+
+def _repeated(shapes: Iterable[torch.Size], shape: torch.Size) -> int:
+    bits = 0
+    for number, own in enumerate(shapes):
+        for axis in range(1, len(shape) + 1):
+            if shape[-axis] > 1 and (axis > len(own) or own[-axis] == 1):
+                bits |= 1 << (number * MOST_AXES + axis)
+    return bits
 
 
 def _is_view(func: Any) -> bool:

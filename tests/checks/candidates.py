@@ -408,5 +408,9 @@ def leaves_a_timer(x):
 
 
 def leaves_a_thread(x):
-    threading.Thread(target=time.sleep, args=(5.0,), daemon=True).start()
+    def wait():
+        while True:
+            time.sleep(0.01)
+
+    threading.Thread(target=wait, daemon=True).start()
     return run(x)

@@ -198,7 +198,8 @@ class Launches:
         """
         case = self.case_launches
         try:
-            with nullcontext() if self._exact is None else without_dispatch_modes():
+            is_followed = self._exact is not None or bool(launch_watchers)
+            with without_dispatch_modes() if is_followed else nullcontext():
                 self._launch(request)
         except (TooManyTrips, TooManyTripsAt) as error:
             raise RunawayKernel(_describe_runaway(request, error)) from None
