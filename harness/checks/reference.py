@@ -95,7 +95,7 @@ class Reference:
         try:
             with plain_torch():
                 invoke = self._invocation({name: value.detach().clone() for name, value in inputs.items()}, sizes)
-                with TorchWork() as work:
+                with torch.enable_grad(), TorchWork() as work:
                     invoke()
         except Exception as error:
             raise NotALegalCase(f"the reference refuses it: {type(error).__name__}: {error}") from error
