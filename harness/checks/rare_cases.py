@@ -8,12 +8,13 @@ from dataclasses import replace
 from itertools import islice, product
 from math import prod
 
-from harness.model.case import ONLY_IN_CHECKS, Case, Scale, ValueDistribution
+from harness.model.case import ONLY_IN_CHECKS, Case, Layout, Scale, ValueDistribution
 from harness.model.op import Op
 from harness.model.run import Run
 from harness.search.long_cases import SHORTEST
-from harness.search.sort_key import values_of
+from harness.search.sort_key import usual_layouts_of, values_of
 
+WITH_GAPS = (Layout.STRIDED, Layout.BATCH_STRIDED)
 MOST_CASES = 4
 MOST_ELEMENTS = 2**19
 """The limit of every input."""
@@ -23,6 +24,8 @@ AGAIN = {"again": True}
 """The option of a call after one with other values: a candidate may keep its result for a large sample alone."""
 SHRINKING, LEAST_SHARE = 0.9, 1e-6
 """The steps in which a large sample is scaled down."""
+MOST_SCALED_ELEMENTS = 2**20
+"""The same for a case like a sample that is too large."""
 LONGEST = SHORTEST - 1
 """A search has long cases of its own from the next length on."""
 SHORT = (2, 1)
@@ -51,7 +54,17 @@ def rare_cases(op: Op, completed: Sequence[Run]) -> Iterator[Case]:
         # A drawn case may have too few rows for one that is all zeros.
         if values not in drawn or values is ValueDistribution.ZEROS:
             yield replace(usual, values=values)
+    if gaps := dict(_gaps(op, completed)):
+        yield replace(usual, layouts=gaps)
     yield from _longer_cases(op, usual)
+
+
+def _gaps(op: Op, completed: Sequence[Run]) -> Iterator[tuple[str, Layout]]:
+    """Yield the inputs whose rows had no gap between them in any case, with a layout that has gaps."""
+    for name in op.inputs:
+        possible = [layout for layout in WITH_GAPS if layout in usual_layouts_of(op, name)]
+        if possible and not any(run.case.layouts.get(name) in WITH_GAPS for run in completed):
+            yield name, possible[0]
 
 
 def sample_cases(op: Op, sizes: Mapping[str, int], completed: Sequence[Run]) -> Iterator[Case]:
@@ -80,7 +93,7 @@ def _like_sample(op: Op, own: Mapping[str, int]) -> Iterator[Mapping[str, int]]:
         if op.largest_input(shortest) <= MOST_SAMPLE_ELEMENTS:
             yield shortest
     scaled, share = dict(own), 1.0
-    while op.largest_input(scaled) > MOST_SAMPLE_ELEMENTS and share > LEAST_SHARE:
+    while op.largest_input(scaled) > MOST_SCALED_ELEMENTS and share > LEAST_SHARE:
         share *= SHRINKING
         scaled = {name: max(1, round(size * share)) if size > 1 else size for name, size in own.items()}
     yield scaled

@@ -12,8 +12,8 @@ from harness.model.flaw_kind import FlawKind
 pytestmark = pytest.mark.slow
 
 ANSWERS = tuple(answer_files())
-TRIED = ("max_pool", "relu", "softmax", "sum_dim", "swish")
-"""The problems whose answers `make test` checks: values, memory, copies and caches."""
+TRIED = ("max_pool", "relu", "softmax", "sum_dim", "swish", "trained_rms_norm")
+"""The problems whose answers `make test` checks: values, memory, copies, caches and gradients."""
 
 
 @pytest.fixture(scope="module")
