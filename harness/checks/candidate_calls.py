@@ -61,10 +61,10 @@ def is_forged(error: Exception) -> bool:
     """Return True if the candidate raised an exception by which others explain that a case shows nothing.
 
     Those of the harness come from its own files, and those of compilers from theirs.  The reference has computed the
-    same case, so memory suffices.
+    same case, so memory suffices, and a module that is missing is the candidate's.
     """
     by_text = ending_by_text(error)
-    if isinstance(error, MemoryError) or isinstance(by_text, OutOfMemory):
+    if isinstance(error, MemoryError | ImportError) or isinstance(by_text, OutOfMemory):
         return True
     *_, (frame, _) = traceback.walk_tb(error.__traceback__)
     if frame.f_code.co_filename.startswith(LIBRARIES):
@@ -244,7 +244,7 @@ class _Candidate:
 
     def called(self, invoke: Callable[[], Any], origins: ValueOrigins) -> Any:
         """Return what the candidate returns; errors are those of `call`."""
-        before = _running()
+        before, returned, forged = _running(), None, ""
         try:
             with self.spoils(), _ReferenceWatch(self._answer, self.guarded), origins:
                 returned = invoke()
@@ -254,11 +254,13 @@ class _Candidate:
             self.refuse_forks()
             if isinstance(error, PermissionError):
                 raise OutsideReached(f"the candidate reaches outside its process: {error}") from error
-            if is_forged(error):  # without its text, by which others would take it for what it claims to be
-                name = type(error).__name__ if _is_known(type(error)) else "an exception of its own"
-                text = f"the candidate raises {name} where the reference computes"
-                raise RefusalForged(text) from None
-            raise
+            if not is_forged(error):
+                raise
+            name = type(error).__name__ if _is_known(type(error)) else "an exception of its own"
+            # Without its text, and outside this block, where it would be the context: by these it would be believed.
+            forged = f"the candidate raises {name} where the reference computes"
+        if forged:
+            raise RefusalForged(forged)
         self.refuse_forks()
         if left := [what for what, now in _running().items() if now != before[what]]:
             raise LeftRunning(f"after its call the candidate leaves {' and '.join(left)}")

@@ -314,7 +314,7 @@ def _probed(probe: Probe, init_integers: frozenset[int], declared: Mapping[str, 
             probe, dims = _split(probe, dims, dim, axes)
             base = {split.name: base.get(split.name, dim.sizes[0]) for split in dims}
     for dim in tuple(dims):
-        if len(dim.sizes) == 1 and not dim.choices and len(dim.axes) > 1 and base[dim.name] > 1:
+        if len(dim.sizes) == 1 and not dim.choices and _has_two_axes_of_a_tensor(dim) and base[dim.name] > 1:
             for axes in independent_axes(probe, dim, base)[1:]:
                 whole = next(known for known in dims if known.name == dim.name)
                 probe, dims = _split(probe, dims, whole, axes)
@@ -332,6 +332,12 @@ def _probed(probe: Probe, init_integers: frozenset[int], declared: Mapping[str, 
         raise NoSample("the reference returns other values for the same inputs: it must not be random")
     task = replace(probe.task, dims=tuple(ranged), repeats=tuple(work.repeats), mutated=mutated)
     return with_weights(task, probe.answer)
+
+
+def _has_two_axes_of_a_tensor(dim: SampledDim) -> bool:
+    """Return True if axes may agree by chance, as those of a square matrix.  One axis of each tensor is one dim."""
+    tensors = [axis.rpartition(".")[0] for axis in dim.axes]
+    return len(set(tensors)) < len(tensors)
 
 
 def with_weights(task: SampledTask, answer: Answer) -> SampledTask:

@@ -35,8 +35,6 @@ TINY = 1e-4
 HUGE = 10_000.0
 LARGEST_ROW_EXPONENT = 12
 """Rows of a case of scaled rows differ by powers of two from 2^-12 to 2^12, and so do drawn powers of two."""
-LARGEST_BYTE = 127.0
-"""The largest number of eight bits with a sign."""
 WIDE_EXPONENT = 96
 """Extreme numbers reach 2^96: products of two overflow float32."""
 INFINITE_SHARES = (0.0, 1 / 8, 1 / 2)
@@ -278,10 +276,6 @@ def _numbers(case: Case, name: str, shape: tuple[int, ...], dtype: torch.dtype) 
             rows_of = (*shape[:-1], 1) if len(shape) > 1 else shape
             most = LARGEST_ROW_EXPONENT
             values = values * torch.exp2(torch.randint(-most, most + 1, rows_of, generator=generator))
-        case ValueDistribution.BORDERS if shape and prod(shape):
-            values = (LARGEST_BYTE / 2 * values).round().clamp(-2 * LARGEST_BYTE, 2 * LARGEST_BYTE) / 2
-            places = torch.randint(shape[-1], (*shape[:-1], 1), generator=generator)
-            values = values.scatter(-1, places, LARGEST_BYTE)
         case ValueDistribution.EXTREME:
             is_wide = not dtype.is_floating_point or torch.finfo(dtype).max > 2.0**WIDE_EXPONENT
             most = WIDE_EXPONENT if is_wide else LARGEST_ROW_EXPONENT

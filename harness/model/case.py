@@ -131,14 +131,11 @@ class ValueDistribution(StrEnum):
     """Normal, each row times a power of two of its own, from 2^-12 to 2^12."""
     HUGE = "huge"
     """Deviation 10,000: beyond the range of `exp`, and of squares in float16."""
-    BORDERS = "borders"
-    """Multiples of one half up to 127, which is in each row: a row's numbers divided by its scale to eight bits lie
-    half-way between two integers.  Only checks have them."""
     EXTREME = "extreme"
     """Normal, a quarter of the elements times powers of two up to 2^96, or 2^12 in float16.  Only checks have them."""
 
 
-ONLY_IN_CHECKS = frozenset({ValueDistribution.NEGATIVE, ValueDistribution.BORDERS, ValueDistribution.EXTREME})
+ONLY_IN_CHECKS = frozenset({ValueDistribution.NEGATIVE, ValueDistribution.EXTREME})
 FAR_FROM_ONE = frozenset(
     {ValueDistribution.LARGE, ValueDistribution.HUGE, ValueDistribution.SCALED_ROWS, ValueDistribution.EXTREME}
 )

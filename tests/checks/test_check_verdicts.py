@@ -113,6 +113,7 @@ def test_a_candidate_does_not_choose_the_cases_that_count(checker: Checker) -> N
         ("refuses_as_the_harness_does", "an exception of its own"),
         ("memory_refused_mostly", "RuntimeError"),
         ("type_refused_mostly", "ValueError"),
+        ("module_missing_mostly", "ModuleNotFoundError"),
         ("refuses_by_another_name", "an exception of its own"),
     ],
 )

@@ -26,8 +26,8 @@ def test_a_right_answer_exits_with_0(project: Project) -> None:
     finished = project.harness("check", "swish_right.py", "swish_problem.py", "--json", "verdict.json")
     assert (finished.status, finished.err) == (0, "")
     assert finished.out.splitlines()[-1] == f"right: {project.folder}/swish_right.py:ModelNew"
-    (line,) = (project.folder / "verdict.json").read_text("ascii").splitlines()
-    assert json.loads(line)["ruling"] == "right"
+    verdict = json.loads((project.folder / "verdict.json").read_text())
+    assert (verdict["kind"], verdict["ruling"]) == ("verdict", "right")
 
 
 @pytest.mark.slow
