@@ -12,6 +12,7 @@ from harness.model.run import (
     Crashed,
     Deadlocked,
     Faulted,
+    HungParty,
     OutOfMemory,
     Raised,
     Refused,
@@ -58,6 +59,8 @@ ORIGINS: Mapping[OriginFault, tuple[FlawKind, str]] = {
     OriginFault.ELSEWHERE: (FlawKind.NO_KERNEL, "values come from outside torch and Triton, before {kernel}"),
 }
 CHANCE_SHARE = 0.5
+SLOW = frozenset({HungParty.COMPILER, HungParty.DEVICE})
+"""Who takes long because it is emulated; the host does not."""
 MOST_TORCH = 0.5
 """The share of the reference's arithmetic that operators of torch may do unless a task allows them."""
 MOST_NAMED = 3
@@ -88,7 +91,7 @@ class Evidences:
 
     def is_slow(self, run: Run) -> bool:
         """Return True if a kernel is slow to emulate or to compile, as far as other cases show: it may be right."""
-        return isinstance(run.ending, TimedOut) and not run.ending.function and bool(self.completed)
+        return isinstance(run.ending, TimedOut) and run.ending.waiting in SLOW and bool(self.completed)
 
 
 def flaws_of(seen: Evidences) -> tuple[CandidateFlaw, ...]:
