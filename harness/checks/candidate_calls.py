@@ -1,8 +1,9 @@
 """Calls of a candidate by the ops of generated suites, in a worker.
 
-The candidate is called first.  Then its effects are examined: inputs that it changed, calls of the reference, outputs
-that are the same for other inputs.  The candidate may corrupt its own process, so what torch and the harness need is
-put back after each call.  `referee` compares its outputs once more, in a process that never imports it.
+The reference says first if a case is legal.  Then the candidate is called, and its effects are examined: inputs that it
+changed, calls of the reference, outputs that are the same for other inputs.  The candidate may corrupt its own process,
+so what torch and the harness need is put back after each call.  `referee` compares its outputs once more, in a process
+that never imports it.
 """
 
 import gc
@@ -133,20 +134,21 @@ def call(answer: Answer, inputs: Mapping[str, Any], sizes: Mapping[str, int], *,
     candidate = _candidate(answer)
     with plain_torch():
         kept = {name: value.detach().clone() for name, value in inputs.items()}
+        key = key_of(kept)
     work = candidate.reference.work(kept, sizes)  # an illegal case judges no access of the candidate
     candidate.load()
-    before = candidate.call_with_other_values(inputs, kept, sizes) if again else ""
+    before = candidate.call_with_other_values(inputs, kept, key, sizes) if again else ""
     invoke = candidate.invocation(inputs, sizes)
     origins = ValueOrigins((*inputs.values(), *candidate.tensors()), candidate.left)
     returned = candidate.called(invoke, origins)
     with plain_torch():
         _refuse_forged(returned)
         if answer.keeper:
-            send_outputs(answer.keeper, key_of(kept), returned)
+            send_outputs(answer.keeper, key, returned)
         note(f"{CONTROL}{LEGAL}")
         _refuse_changes(answer, inputs, kept)
         outputs = named(returned)
-        candidate.note_outputs(kept, outputs, before)
+        candidate.note_outputs(key, outputs, before)
         _note_origins(origins, outputs, kept, work)
     if torch.is_grad_enabled() and any(value.requires_grad for value in inputs.values()):
         candidate.may_have_changed = True
@@ -279,14 +281,14 @@ class _Candidate:
         return partial(functional_call, self.function, self._weights, tuple(arguments))
 
     def call_with_other_values(
-        self, inputs: Mapping[str, Any], kept: Mapping[str, Any], sizes: Mapping[str, int]
+        self, inputs: Mapping[str, Any], kept: Mapping[str, Any], kept_key: str, sizes: Mapping[str, int]
     ) -> str:
         """Call the candidate with other values in the same memory, and put the case's values back.
 
         Returns the key of the outputs; empty if the values are no others, or if the candidate fails.
         """
         with plain_torch():
-            choice = random.Random(key_of(kept))  # noqa: S311 - reproducible, not secret
+            choice = random.Random(kept_key)  # noqa: S311 - reproducible, not secret
             other = choice.choice((_other_values, _nearly_same_values))
             other_values = {name: other(value, choice) for name, value in kept.items()}
             for name, value in inputs.items():
@@ -299,7 +301,7 @@ class _Candidate:
                 returned = invoke()
             with plain_torch():
                 # Nearly the same values may have the same outputs; a kept one is wrong for the case itself.
-                is_telling = other is _other_values and key_of(other_values) != key_of(kept)
+                is_telling = other is _other_values and key_of(other_values) != kept_key
                 key = key_of(named(returned)) if is_telling else ""
         except Exception:  # noqa: BLE001, S110 - the second call, with the case's own values, decides
             pass
@@ -308,7 +310,7 @@ class _Candidate:
                 value.data.copy_(kept[name])
         return key
 
-    def note_outputs(self, inputs: Mapping[str, Any], outputs: Mapping[str, Any], other_key: str) -> None:
+    def note_outputs(self, input_key: str, outputs: Mapping[str, Any], other_key: str) -> None:
         """Note outputs that are constant, or the same as those for other inputs, which may have the other key."""
         if not outputs or any(value.numel() < 2 or not len(_finite(value)) for value in outputs.values()):
             return
@@ -317,7 +319,7 @@ class _Candidate:
         elif all(is_constant(value) for value in outputs.values()):
             note(f"{CONTROL}constant")
         form = tuple((name, tuple(value.shape), value.dtype) for name, value in outputs.items())
-        input_key, output_key = key_of(inputs), key_of(outputs)
+        output_key = key_of(outputs)
         before = self._earlier.get(form)
         is_earlier = before is not None and before[0] != input_key and before[1] == output_key
         if (is_earlier or other_key == output_key) and _tell_inputs_apart(outputs):

@@ -21,7 +21,7 @@ from harness.checks.check_processes import CheckProcesses
 from harness.checks.check_suites import FORWARD, REFEREE, write_referee_suite, write_suite
 from harness.checks.check_verdict import CandidateFlaw, CheckVerdict, Ruling
 from harness.checks.code_places import CheckedCode
-from harness.checks.flaws import SLOW, Evidences, counts_as_flaw, flaws_of, obstacle, replaced_names, torch_shares
+from harness.checks.flaws import Evidences, counts_as_flaw, flaws_of, obstacle, replaced_names, torch_shares
 from harness.checks.outputs_keeper import OutputsKeeper
 from harness.checks.rare_cases import rare_cases, sample_cases
 from harness.checks.sampled_task import SampledTask, SampleOrder
@@ -33,7 +33,7 @@ from harness.model.case import HARNESS_FOLDER, Case, GradMode, Scale, ValueDistr
 from harness.model.flaw_kind import FlawKind
 from harness.model.op import Op
 from harness.model.paired_run import PairedRun
-from harness.model.run import Completed, Ending, OutOfMemory, Raised, Refused, Run, TimedOut, Unsupported
+from harness.model.run import Completed, Raised, Refused, Run
 from harness.model.verdict import Fail
 from harness.oracles.endings import describe
 from harness.reports.finding_text import Sources, quoted, render
@@ -325,12 +325,9 @@ class CandidateCheck:
         judged = list[Mapping[str, int]]()
         for case in sample_cases(op, sizes, self._evidences.completed):
             examined = session.judge.examine(op, case, session.pool.run)
-            match examined.run.ending:
-                case (TimedOut() | OutOfMemory() | Unsupported()) as ending if not _is_hang(ending):
-                    self._notes.append(f"{case} was not judged: {describe(ending)}")
-                    continue
-                case _:
-                    pass
+            if self._evidences.is_lost(examined.run):
+                self._notes.append(f"{case} was not judged: {describe(examined.run.ending)}")
+                continue
             judged.append(case.dims)
             self._count(examined, statistics)
             if self._evidences.failures:
@@ -414,11 +411,6 @@ def _stored(session: Session, sighting: Sighting) -> str:
     log = SearchLog(store.FOLDER, lambda stored: render(stored, sources).plain, versions())
     log.keep(sighting.fail.signature, finding)
     return finding.id
-
-
-def _is_hang(ending: Ending) -> bool:
-    """Return True if the host hangs; a kernel may be slow to emulate."""
-    return isinstance(ending, TimedOut) and ending.waiting not in SLOW
 
 
 def _spread(cases: Sequence[Case]) -> Sequence[Case]:

@@ -87,7 +87,10 @@ class Evidences:
     @property
     def lost(self) -> list[Run]:
         """The runs of legal cases that show nothing: the engine, the memory or the time did not suffice."""
-        return [run for run in self.runs if isinstance(run.ending, Unsupported | OutOfMemory) or self.is_slow(run)]
+        return list(filter(self.is_lost, self.runs))
+
+    def is_lost(self, run: Run) -> bool:
+        return isinstance(run.ending, Unsupported | OutOfMemory) or self.is_slow(run)
 
     def is_slow(self, run: Run) -> bool:
         """Return True if a kernel is slow to emulate or to compile, as far as other cases show: it may be right."""

@@ -150,7 +150,7 @@ def test_a_task_says_what_torch_may_do(checker: Checker) -> None:
 
 
 def test_copies_in_a_few_large_cases_suffice(checker: Checker) -> None:
-    assert FlawKind.COPIED in kinds(verdict_on(checker, "copies_large_ones"))
+    assert kinds(verdict_on(checker, "copies_large_ones")) == {FlawKind.COPIED, FlawKind.NO_KERNEL}
 
 
 def test_results_kept_by_some_elements_are_told(checker: Checker) -> None:
@@ -162,24 +162,25 @@ def test_compilers_write_where_the_candidate_does_not(checker: Checker) -> None:
 
 
 def test_a_kernel_that_stores_torch_s_result_in_place_computes_nothing(checker: Checker) -> None:
-    assert FlawKind.COPIED in kinds(verdict_on(checker, "copies_in_place"))
+    assert kinds(verdict_on(checker, "copies_in_place")) == {FlawKind.COPIED, FlawKind.NO_KERNEL}
 
 
 @pytest.mark.parametrize(
-    ("candidate", "kind"),
+    ("candidate", "expected"),
     [
-        ("overwritten_by_numpy", FlawKind.NO_KERNEL),
-        ("overwritten_by_libc", FlawKind.NO_KERNEL),
-        ("halves_twice_torch", FlawKind.NO_KERNEL),
-        ("halves_twice_numpy", FlawKind.NO_KERNEL),
-        ("lies", FlawKind.TAMPERING),
-        ("computes_one_tile", FlawKind.COPIED),
-        ("copies_nearly", FlawKind.COPIED),
-        ("overwrites_unwatched", FlawKind.TAMPERING),
+        ("overwritten_by_numpy", {FlawKind.NO_KERNEL}),
+        ("overwritten_by_libc", {FlawKind.NO_KERNEL}),
+        ("copies_from_numpy", {FlawKind.COPIED, FlawKind.NO_KERNEL}),
+        ("halves_twice_torch", {FlawKind.NO_KERNEL}),
+        ("halves_twice_numpy", {FlawKind.NO_KERNEL}),
+        ("lies", {FlawKind.TAMPERING}),
+        ("computes_one_tile", {FlawKind.COPIED, FlawKind.NO_KERNEL}),
+        ("copies_nearly", {FlawKind.COPIED, FlawKind.NO_KERNEL}),
+        ("overwrites_unwatched", {FlawKind.COPIED, FlawKind.NO_KERNEL, FlawKind.TAMPERING}),
     ],
 )
-def test_values_that_no_kernel_computed_are_told(checker: Checker, candidate: str, kind: FlawKind) -> None:
-    assert kind in kinds(verdict_on(checker, candidate))
+def test_values_that_no_kernel_computed_are_told(checker: Checker, candidate: str, expected: set[FlawKind]) -> None:
+    assert kinds(verdict_on(checker, candidate)) == expected
 
 
 @pytest.mark.parametrize("candidate", ["leaves_a_mode", "leaves_a_timer", "leaves_a_thread"])
@@ -287,7 +288,7 @@ def test_the_referee_sees_values_that_a_forged_comparison_passes(checker: Checke
 
 
 def test_a_candidate_that_forges_everything_in_its_process_is_wrong(checker: Checker) -> None:
-    assert verdict_on(checker, "forges_everything").ruling is Ruling.WRONG
+    assert kinds(verdict_on(checker, "forges_everything")) == {FlawKind.TAMPERING}
 
 
 def test_a_right_gradient_is_checked(checker: Checker) -> None:
