@@ -12,7 +12,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 from operator import itemgetter
 from queue import Empty, SimpleQueue
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from harness.model.case import Case, ProcessKind
 from harness.model.paired_run import PairedRun, RunRequest
@@ -48,6 +48,9 @@ VALUE_VARIANTS_PER_PROCESS = 64
 As many variants may wait for their paired runs.  A paired run may need a new config, and compiling one config can take
 longer than running a thousand variants.
 """
+
+
+_Key = TypeVar("_Key")
 
 
 class Observer(Protocol):
@@ -113,6 +116,8 @@ class Campaign:
         self._latest: Case | None = None
         self._recent = dict[ProcessKind, deque[Case]]()
         self._builds: dict[str, tuple[Trial, Examination]] = {}
+        self._config_builds: dict[tuple[str, ...], tuple[Trial, Examination]] = {}
+        """By a build and those of all configs of its kernel, where the case compiled them all."""
         self._sharing = list[tuple[Trial, Examination]]()
         """The cases that share a config with another one, whose builds others may have launched before."""
         self._former_paired_runs: set[str] = set()
@@ -310,11 +315,12 @@ class Campaign:
             self._queue.record(pending.batch, pending.trial, examined)
         if examined.run.keys is not None and examined.run.keys.shared:
             self._sharing.append((pending.trial, examined))
-        for build in builds_of(examined) if self._judge.checks_resources else ():
-            known = self._builds.get(build)
-            # The earliest trial represents a build, so that findings do not depend on timing.
-            if known is None or pending.trial.order_key < known[0].order_key:
-                self._builds[build] = (pending.trial, examined)
+        if self._judge.checks_resources and (builds := builds_of(examined)):
+            for build in builds:
+                _keep_earliest(self._builds, build, pending.trial, examined)
+            for launch in examined.run.launches:
+                if launch.config_builds:
+                    _keep_earliest(self._config_builds, (launch.build, *launch.config_builds), pending.trial, examined)
 
     def _count(self, trial: Trial, examined: Examination) -> None:
         """Count the case, unless it is held back, and those that were held back for one like it."""
@@ -344,15 +350,19 @@ class Campaign:
 
     def _request_other_configs(self) -> bool:
         """Have the other configs compiled of each kernel whose config does not fit; return True if there are any."""
-        doubtful = (self._judge.doubtful_configs(examined.run) for _, examined in self._builds.values())
+        doubtful = (self._judge.doubtful_configs(examined.run) for _, examined in self._config_builds.values())
         return bool([self._judge.resources.of(launch) for launches in doubtful for launch in launches])
 
     def _judge_late_resources(self) -> None:
-        """Judge one run of each build again for resources: the compiler often reports after the run was judged."""
+        """Judge one run of each build again for resources: the compiler often reports after the run was judged.
+
+        What a build alone does not tell, its kernel's other configs may: one run of each set of configs is judged too.
+        """
         resources_only = self._judge.only(*registry.names_with(lambda traits: Need.RESOURCES in traits.needs))
         self._count_known_builds()
         sighted = set(self.statistics.sightings)
-        runs = {trial.order_key: (trial, examined) for trial, examined in (*self._builds.values(), *self._sharing)}
+        judged = (*self._builds.values(), *self._config_builds.values(), *self._sharing)
+        runs = {trial.order_key: (trial, examined) for trial, examined in judged}
         for _, (trial, examined) in sorted(runs.items(), key=itemgetter(0)):
             late = resources_only.judge(trial.op, examined.run, {})
             self.statistics.recount(examined, examined.with_verdicts_of(late))
@@ -366,6 +376,13 @@ class Campaign:
         known = frozenset(build for build, needs in resources.items() if needs is not None and not needs.unknown)
         self.statistics.builds, self.statistics.compiled = len(resources), len(known)
         self.statistics.known_builds = known
+
+
+def _keep_earliest(kept: dict[_Key, tuple[Trial, Examination]], key: _Key, trial: Trial, examined: Examination) -> None:
+    """Let the earliest trial represent a key, so that findings do not depend on timing."""
+    known = kept.get(key)
+    if known is None or trial.order_key < known[0].order_key:
+        kept[key] = (trial, examined)
 
 
 def _breaks_off(case: Case, paired_run: PairedRun) -> bool:

@@ -301,6 +301,20 @@ def test_resources_that_are_known_late_are_still_checked() -> None:
     assert (sighting.fail.oracle, sighting.fail.signature.place, sighting.count) == ("resources", "shared memory", 1)
 
 
+def test_a_first_config_is_judged_late_where_all_were_compiled() -> None:
+    def make(case: Case) -> Run:
+        """The first case, like most, names only the config that it launches."""
+        every = ("b0", "b1") if runner.ran[1:] and is_sampled(case) else ()
+        run = clean(case)
+        first = {"config_index": 0, "config_count": 2, "config_builds": every}
+        return replace(run, launches=tuple(replace(launch, **first) for launch in run.launches))
+
+    runner = ImmediateRunner(make)
+    statistics = search(runner, judge=Judge(oracles=(registry.find("resources"),), resources=Compiler()))
+    (sighting,) = statistics.in_order()
+    assert sighting.fail.signature.place.startswith("shared memory")
+
+
 def test_a_search_without_the_resources_oracle_compiles_nothing() -> None:
     class Refusing(NoResources):
         def of(self, launch: Launch) -> Resources | None:
