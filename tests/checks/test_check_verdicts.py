@@ -146,7 +146,7 @@ def test_a_task_says_what_torch_may_do(checker: Checker) -> None:
 
     assert "torch does 100% of the reference's arithmetic" in check("mm").flaws[0].message
     allowed = check("mul")
-    assert (allowed.ruling, list(map(str, allowed.torch))) == (Ruling.RIGHT, ["mul 100%"])
+    assert (allowed.ruling, list(map(str, allowed.torch)), allowed.flaws) == (Ruling.RIGHT, ["mul 100%"], ())
 
 
 def test_copies_in_a_few_large_cases_suffice(checker: Checker) -> None:
