@@ -14,21 +14,35 @@ import signal
 import sys
 import threading
 import traceback
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
 from types import CodeType, FrameType
-from typing import Any
+from typing import Any, cast
 
 import torch
 import triton
 from torch.func import functional_call
 
 import harness
-from harness.checks.answer import CHANCE, CONTROL, LEGAL, NO_BACKWARD, REFUSED, WORK, Answer
+from harness.checks.answer import (
+    BACKWARD,
+    BACKWARD_WORK,
+    CHANCE,
+    CONTROL,
+    LEGAL,
+    NO_BACKWARD,
+    REFUSED,
+    WORK,
+    Answer,
+    OriginFault,
+)
 from harness.checks.answer_code import code_of, load
-from harness.checks.kept_outputs import key_of, send_names, send_outputs
+from harness.checks.joined_backward import Gradients, joined
+from harness.checks.kept_outputs import gradients_key, key_of, send_names, send_outputs
 from harness.checks.reference import Reference, arguments_of, built
 from harness.checks.value_origins import ValueOrigins, is_constant
 from harness.engines.torch.torch_seam import active_modes, plain_torch
@@ -135,12 +149,13 @@ def call(answer: Answer, inputs: Mapping[str, Any], sizes: Mapping[str, int], *,
     with plain_torch():
         kept = {name: value.detach().clone() for name, value in inputs.items()}
         key = key_of(kept)
+    wants_gradients = torch.is_grad_enabled() and any(value.requires_grad for value in inputs.values())
     work = candidate.reference.work(kept, sizes)  # an illegal case judges no access of the candidate
     candidate.load()
     before = candidate.call_with_other_values(inputs, kept, key, sizes) if again else ""
-    invoke = candidate.invocation(inputs, sizes)
+    invoked = candidate.invocation(inputs, sizes)
     origins = ValueOrigins((*inputs.values(), *candidate.tensors()), candidate.left)
-    returned = candidate.called(invoke, origins)
+    returned = candidate.called(invoked.call, origins)
     with plain_torch():
         _refuse_forged(returned)
         if answer.keeper:
@@ -149,21 +164,74 @@ def call(answer: Answer, inputs: Mapping[str, Any], sizes: Mapping[str, int], *,
         _refuse_changes(answer, inputs, kept)
         outputs = named(returned)
         candidate.note_outputs(key, outputs, before)
-        _note_origins(origins, outputs, kept, work)
-    if torch.is_grad_enabled() and any(value.requires_grad for value in inputs.values()):
-        candidate.may_have_changed = True
-        if not any(output.requires_grad for output in outputs.values()):
-            raise NoBackward("no output of the candidate requires a gradient")
-    return tuple(returned) if isinstance(returned, list) else returned
+        for fault, may_be_chance in origins.faults(outputs, kept):
+            note(f"{CONTROL}{fault}{CHANCE if may_be_chance else ''}")
+        _note_work(WORK, origins.work, work.forward)
+    if not wants_gradients:
+        return tuple(returned) if isinstance(returned, list) else returned
+    candidate.may_have_changed = True
+    if not any(output.requires_grad for output in outputs.values()):
+        raise NoBackward("no output of the candidate requires a gradient")
+    backward = _BackwardPass(
+        candidate=candidate,
+        invoked=invoked,
+        origins=origins,
+        outputs=tuple(outputs.values()),
+        inputs=kept,
+        work=work.backward,
+    )
+    return joined(returned, invoked.sources, backward)
 
 
-def _note_origins(origins: ValueOrigins, outputs: Mapping[str, Any], inputs: Mapping[str, Any], work: int) -> None:
-    """Note faults of origins, and what torch's operators did beside the reference's `work`."""
-    for fault, may_be_chance in origins.faults(outputs, inputs):
-        note(f"{CONTROL}{fault}{CHANCE if may_be_chance else ''}")
-    if work and origins.work:
-        shares = {name: round(count / work, 4) for name, count in origins.work.most_common(MOST_NAMED)}
-        note(f"{WORK}{json.dumps(shares)}")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _BackwardPass:
+    """The backward pass of a candidate, examined like its call."""
+
+    candidate: "_Candidate"
+    invoked: "_Invocation"
+    origins: ValueOrigins
+    outputs: Sequence[torch.Tensor]
+    inputs: Mapping[str, torch.Tensor]
+    """Copies from before the call."""
+    work: int
+    """The arithmetic of the reference's backward pass."""
+
+    def __call__(self, cotangents: Gradients) -> Gradients:
+        """Return the gradients of the call's sources, as the candidate computes them."""
+        candidate, origins = self.candidate, self.origins
+        pairs = [pair for pair in zip(self.outputs, cotangents, strict=True) if pair[1] is not None]
+        outputs, passed = (tuple(part) for part in zip(*pairs, strict=True))
+        with plain_torch():
+            kept = tuple(value.detach().clone() for value in passed)
+            origins.begin_backward(passed)
+        compute = partial(torch.autograd.grad, outputs, self.invoked.leaves, passed, allow_unused=True)
+        gradients: Gradients = candidate.called(compute, origins)
+        with plain_torch():
+            if candidate.keeper:
+                send_outputs(candidate.keeper, gradients_key(self.inputs, kept), self.invoked.of_inputs(gradients))
+            self._note_origins(
+                gradients, {**self.inputs, **{f"cotangent {at}": value for at, value in enumerate(kept)}}
+            )
+            _note_work(BACKWARD_WORK, origins.work, self.work)
+        return gradients
+
+    def _note_origins(self, gradients: Gradients, given: Mapping[str, torch.Tensor]) -> None:
+        """Note faults of all gradients that kernels stored: torch may add up some of them.
+
+        The share of torch's operators tells whether torch computed the others.
+        """
+        faults = [frozenset(self.origins.faults({"d": value}, given)) for value in gradients if value is not None]
+        stored = [each for each in faults if OriginFault.KEPT not in {fault for fault, _ in each}]
+        if stored and all(stored):
+            for fault, may_be_chance in frozenset.union(*stored):
+                note(f"{BACKWARD}{fault}{CHANCE if may_be_chance else ''}")
+
+
+def _note_work(heading: str, done: Counter[str], work: int) -> None:
+    """Note what torch's operators did beside the reference's `work`."""
+    if work and done:
+        shares = {name: round(count / work, 4) for name, count in done.most_common(MOST_NAMED)}
+        note(f"{heading}{json.dumps(shares)}")
 
 
 def define(answer: Answer, inputs: Mapping[str, Any], sizes: Mapping[str, int]) -> Any:
@@ -196,6 +264,11 @@ class _Candidate:
         os.register_at_fork(before=self._note_fork)
         code = code_of(self.reference.function)
         self.guarded = _place(code) if code is not None else None
+
+    @property
+    def keeper(self) -> str:
+        """The address to which outputs are sent; empty if nobody keeps them."""
+        return self._answer.keeper
 
     @property
     def function(self) -> Callable[..., Any]:
@@ -268,17 +341,26 @@ class _Candidate:
             raise LeftRunning(f"after its call the candidate leaves {' and '.join(left)}")
         return returned
 
-    def invocation(self, inputs: Mapping[str, Any], sizes: Mapping[str, int]) -> Callable[[], Any]:
+    def invocation(self, inputs: Mapping[str, Any], sizes: Mapping[str, int]) -> "_Invocation":
         """Return the call of the candidate, with the weights of the case."""
-        arguments = arguments_of(self._answer, inputs, sizes)
-        self._arguments = [value for value in arguments if isinstance(value, torch.Tensor)]
-        if not self.reference.moved:
-            return partial(self.function, *arguments)
         with plain_torch():
+            own = {name: _leaf(value) for name, value in inputs.items()}
             moved = self.reference.weights(inputs)
-            self._weights = {self._own_names[name]: value for name, value in moved.items()}
-        assert isinstance(self.function, torch.nn.Module), "others have no weights"
-        return partial(functional_call, self.function, self._weights, tuple(arguments))
+            self._weights = {self._own_names[name]: _leaf(value) for name, value in moved.items()}
+        arguments = arguments_of(self._answer, own, sizes)
+        self._arguments = [value for value in arguments if isinstance(value, torch.Tensor)]
+        call = partial(self.function, *arguments)
+        if moved:
+            assert isinstance(self.function, torch.nn.Module), "others have no weights"
+            call = partial(functional_call, self.function, self._weights, tuple(arguments))
+        pairs = zip((*inputs.values(), *moved.values()), (*own.values(), *self._weights.values()), strict=True)
+        pairs = [(source, leaf) for source, leaf in pairs if leaf.requires_grad]
+        return _Invocation(
+            call=call,
+            sources=tuple(source for source, _ in pairs),
+            leaves=tuple(leaf for _, leaf in pairs),
+            wanted=tuple(value for value in inputs.values() if value.requires_grad),
+        )
 
     def call_with_other_values(
         self, inputs: Mapping[str, Any], kept: Mapping[str, Any], kept_key: str, sizes: Mapping[str, int]
@@ -296,9 +378,9 @@ class _Candidate:
         key = ""
         try:
             with torch.no_grad():
-                invoke = self.invocation(inputs, sizes)
+                call = self.invocation(inputs, sizes).call
             with self.spoils(), torch.no_grad(), ValueOrigins(left=self.left):
-                returned = invoke()
+                returned = call()
             with plain_torch():
                 # Nearly the same values may have the same outputs; a kept one is wrong for the case itself.
                 is_telling = other is _other_values and key_of(other_values) != kept_key
@@ -348,6 +430,37 @@ class _Candidate:
         self.reference.move_weights(names)
         if self._answer.keeper:
             send_names(self._answer.keeper, (*names, *lacking))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Invocation:
+    """A call of the candidate, and what it has gradients of."""
+
+    call: Callable[[], Any]
+    sources: tuple[torch.Tensor, ...]
+    """Inputs and weights of the case that require gradients."""
+    leaves: tuple[torch.Tensor, ...]
+    """What the candidate gets in their place, in the same memory."""
+    wanted: tuple[torch.Tensor, ...]
+    """The inputs that require gradients; weights follow from some of them."""
+
+    def of_inputs(self, gradients: Gradients) -> tuple[torch.Tensor, ...]:
+        """Return the gradients of the inputs, from those of the sources."""
+        pairs = [pair for pair in zip(self.sources, gradients, strict=True) if pair[1] is not None]
+        if not pairs:
+            return tuple(map(torch.zeros_like, self.wanted))
+        sources, found = zip(*pairs, strict=True)
+        with torch.enable_grad():
+            chained = torch.autograd.grad(sources, self.wanted, found, retain_graph=True, allow_unused=True)
+        typed = cast("Gradients", chained)  # torch's stubs ignore allow_unused
+        return tuple(
+            torch.zeros_like(value) if gradient is None else gradient
+            for value, gradient in zip(self.wanted, typed, strict=True)
+        )
+
+
+def _leaf(value: torch.Tensor) -> torch.Tensor:
+    return value.detach().requires_grad_(value.requires_grad)
 
 
 @cache

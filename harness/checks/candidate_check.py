@@ -29,7 +29,7 @@ from harness.errors import WorkerError
 from harness.findings import store
 from harness.findings.search_log import SearchLog
 from harness.findings.versions import versions
-from harness.model.case import HARNESS_FOLDER, Case, GradMode, Scale, ValueDistribution
+from harness.model.case import HARNESS_FOLDER, Case, Scale, ValueDistribution
 from harness.model.flaw_kind import FlawKind
 from harness.model.op import Op
 from harness.model.paired_run import PairedRun
@@ -385,9 +385,8 @@ class CandidateCheck:
         undecided = list[str]()
         with self._processes.pool(suite, (str(self._scratch),)) as pool, self._ended_in_time(pool):
             for case in chosen:
-                again = replace(
-                    case, op=f"{suite}:{REFEREE}", options={}, configs={}, grad_mode=GradMode.NO_GRAD, frozen=()
-                )
+                name = f"{REFEREE}{FORWARD if case.op.endswith(FORWARD) else ''}"
+                again = replace(case, op=f"{suite}:{name}", options={}, configs={})
                 match pool.run(again).ending:
                     case Completed():
                         self._refereed += 1

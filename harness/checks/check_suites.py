@@ -37,9 +37,13 @@ def write_suite(path: Path, answer: Answer, task: SampledTask) -> str:
 
 
 def write_referee_suite(path: Path, answer: Answer, task: SampledTask) -> None:
-    compare = ("from harness.checks.referee import compare", "", f"compare({_arguments(task)})")
-    op = _op(REFEREE, _without_gradients(task), body=compare, definition=("return None",), launches="False")
-    _write(path, answer, task, (op,))
+    """Write the ops of the referee, with gradients and without."""
+    compare = ("from harness.checks.referee import compare", "", f"return compare({_arguments(task)})")
+
+    def op(name: str, task: SampledTask) -> OpText:
+        return _op(name, task, body=compare, definition=("return None",), launches="False")
+
+    _write(path, answer, task, (op(REFEREE, task), op(f"{REFEREE}{FORWARD}", _without_gradients(task))))
 
 
 def _candidate_op(name: str, task: SampledTask) -> OpText:

@@ -40,10 +40,12 @@ class TorchShare:
     operator: str
     """Its name in torch's library of operators: `mm`, `convolution`."""
     share: float
-    """Its arithmetic, relative to all that the reference does."""
+    """Its arithmetic, relative to all that the reference does in the same pass."""
+    is_backward: bool = False
+    """True for the backward pass."""
 
     def __str__(self) -> str:
-        return f"{self.operator} {self.share:.0%}"
+        return f"{self.operator}{' backward' * self.is_backward} {self.share:.0%}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

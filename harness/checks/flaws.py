@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from harness.checks.answer import CHANCE, CONTROL, LEGAL, NO_BACKWARD, WORK, OriginFault
+from harness.checks.answer import BACKWARD, BACKWARD_WORK, CHANCE, CONTROL, LEGAL, NO_BACKWARD, WORK, OriginFault
 from harness.checks.check_verdict import CandidateFlaw, TorchShare
 from harness.model.flaw_kind import FlawKind
 from harness.model.run import (
@@ -131,35 +131,60 @@ def _of_makers(completed: Sequence[Run]) -> Iterator[CandidateFlaw]:
         message = f"torch computes {result.name}, no kernel does, in {cases} of {len(completed)} cases{launched}"
         yield CandidateFlaw(kind=FlawKind.NO_KERNEL, message=message, case=str(run.case), cases=cases)
     for fault, (kind, text) in ORIGINS.items() if not by_torch else ():
-        sure = [run for run in completed if f"{CONTROL}{fault}" in run.notes]
-        showing = sure or [run for run in completed if f"{CONTROL}{fault}{CHANCE}" in run.notes]
-        # A candidate may take another way for large tensors, so a few cases suffice where chance does nothing.
-        if len(showing) >= ENOUGH and (sure or len(showing) > CHANCE_SHARE * len(completed)):
-            kernel = showing[0].launches[-1].kernel if showing[0].launches else "a kernel"
-            message = f"{text.format(kernel=kernel)}, in {len(showing)} of {len(completed)} cases"
-            yield CandidateFlaw(kind=kind, message=message, case=str(showing[0].case), cases=len(showing))
+        yield from _of_origin(fault, kind, text, completed)
+    for fault, (kind, text) in ORIGINS.items():
+        yield from _of_origin(fault, kind, f"in the backward pass, {text}", completed, BACKWARD)
+
+
+def _of_origin(
+    fault: OriginFault, kind: FlawKind, text: str, completed: Sequence[Run], heading: str = CONTROL
+) -> Iterator[CandidateFlaw]:
+    """Yield a flaw if notes with this heading show the fault in enough cases."""
+    sure = [run for run in completed if f"{heading}{fault}" in run.notes]
+    showing = sure or [run for run in completed if f"{heading}{fault}{CHANCE}" in run.notes]
+    # A candidate may take another way for large tensors, so a few cases suffice where chance does nothing.
+    if len(showing) >= ENOUGH and (sure or len(showing) > CHANCE_SHARE * len(completed)):
+        kernel = showing[0].launches[-1].kernel if showing[0].launches else "a kernel"
+        message = f"{text.format(kernel=kernel)}, in {len(showing)} of {len(completed)} cases"
+        yield CandidateFlaw(kind=kind, message=message, case=str(showing[0].case), cases=len(showing))
 
 
 def torch_shares(run: Run) -> tuple[TorchShare, ...]:
-    """Return the arithmetic of torch's operators in a run, the largest share first."""
-    texts = [note.removeprefix(WORK) for note in run.notes if note.startswith(WORK)]
+    """Return the arithmetic of torch's operators in a run, of each pass the largest share first."""
+    return (*_shares(run, WORK, is_backward=False), *_shares(run, BACKWARD_WORK, is_backward=True))
+
+
+def _shares(run: Run, heading: str, *, is_backward: bool) -> Iterator[TorchShare]:
+    texts = [note.removeprefix(heading) for note in run.notes if note.startswith(heading)]
     shares: dict[str, float] = json.loads(texts[0]) if texts else {}
-    return tuple(TorchShare(operator=name, share=share) for name, share in shares.items())
+    return (TorchShare(operator=name, share=share, is_backward=is_backward) for name, share in shares.items())
 
 
 def _of_work(seen: Evidences) -> Iterator[CandidateFlaw]:
-    """Yield a flaw if operators of torch did most of the work that the task does not leave to them."""
+    """Yield a flaw for a pass if operators of torch did most of its work that the task does not leave to them."""
     large = [run for run in seen.completed if any(_elements(result) > 1 for result in run.results)] or seen.completed
-    refused = [(run, [one for one in torch_shares(run) if one.operator not in seen.allowed]) for run in large]
-    showing = [(sum(one.share for one in shares), run, shares) for run, shares in refused]
-    showing = [each for each in showing if each[0] > MOST_TORCH]
-    if len(showing) >= ENOUGH:
-        total, run, shares = showing[0]
-        names = ", ".join(map(str, shares[:MOST_NAMED]))
-        message = (
-            f"torch does {total:.0%} of the reference's arithmetic, in {len(showing)} of {len(large)} cases: {names}"
-        )
-        yield CandidateFlaw(kind=FlawKind.NO_KERNEL, message=message, case=str(run.case), cases=len(showing))
+    for is_backward, of_what in ((False, ""), (True, "backward ")):
+        refused = [
+            (
+                run,
+                [
+                    one
+                    for one in torch_shares(run)
+                    if one.is_backward is is_backward and one.operator not in seen.allowed
+                ],
+            )
+            for run in large
+        ]
+        showing = [(sum(one.share for one in shares), run, shares) for run, shares in refused]
+        showing = [each for each in showing if each[0] > MOST_TORCH]
+        if len(showing) >= ENOUGH:
+            total, run, shares = showing[0]
+            names = ", ".join(map(str, shares[:MOST_NAMED]))
+            message = (
+                f"torch does {total:.0%} of the reference's {of_what}arithmetic, "
+                f"in {len(showing)} of {len(large)} cases: {names}"
+            )
+            yield CandidateFlaw(kind=FlawKind.NO_KERNEL, message=message, case=str(run.case), cases=len(showing))
 
 
 def _of_forms(completed: Sequence[Run]) -> Iterator[CandidateFlaw]:

@@ -78,7 +78,14 @@ def key_of(tensors: Mapping[str, torch.Tensor]) -> str:
     return digest.hexdigest()[:32]
 
 
+def gradients_key(inputs: Mapping[str, torch.Tensor], cotangents: Iterable[torch.Tensor]) -> str:
+    """Return the key of the gradients for these inputs and the cotangents of all outputs that have one."""
+    return key_of({**inputs, **{f"cotangent {at}": value for at, value in enumerate(cotangents)}})
+
+
 def bytes_of(value: torch.Tensor) -> bytes:
     """Return the elements' bytes in their order, whatever the layout in memory."""
     whole = value.detach().contiguous()
-    return whole.reshape(-1).view(torch.uint8).numpy().tobytes() if whole.numel() else b""
+    # A single element counts as contiguous whatever its strides are.
+    flat = whole.as_strided((whole.numel(),), (1,))
+    return flat.view(torch.uint8).numpy().tobytes() if whole.numel() else b""

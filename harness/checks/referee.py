@@ -1,4 +1,4 @@
-"""The referee: compares kept outputs of a candidate with the reference, in a process that never calls the candidate.
+"""The referee: compares a candidate's kept outputs and gradients with the reference, and never calls the candidate.
 
 A candidate that changes the harness inside its own worker can make that worker report anything.  The referee's process
 makes the inputs of a case again from the seed, and computes the reference.  The tolerance is that of a search, with two
@@ -6,7 +6,9 @@ differences.  The referee does not know with which precision a kernel multiplies
 And it leaves twice the room.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +16,14 @@ import numpy as np
 import torch
 
 from harness.checks.answer import Answer
-from harness.checks.kept_outputs import key_of, read_outputs
+from harness.checks.joined_backward import Gradients, joined
+from harness.checks.kept_outputs import gradients_key, key_of, read_outputs
 from harness.checks.reference import defined_by
 from harness.engines.torch.torch_seam import plain_torch
 from harness.execution.compare import Noted
 from harness.execution.compare import compare as compared
+from harness.execution.definition import gradients, with_zeros
+from harness.execution.inputs import detached
 from harness.execution.monte_carlo import Jitter
 from harness.execution.result_forms import Tensors, named
 from harness.execution.tolerance import Expected, Truth, error_of, tolerance_of
@@ -41,41 +46,110 @@ class RefereeDisagrees(Exception):
     """The outputs are not those of the reference, whatever the candidate's worker reported."""
 
 
-def compare(answer: Answer, inputs: Mapping[str, Any], sizes: Mapping[str, int]) -> None:
+def compare(answer: Answer, inputs: Mapping[str, Any], sizes: Mapping[str, int]) -> Any:
     """Compare the kept outputs for these inputs.
+
+    Returns outputs whose backward pass compares the kept gradients, if inputs require any; otherwise None.
 
     Raises:
         OutputsMissing, RefereeDisagrees: as their classes say.
     """
+    wanted = tuple(name for name, value in inputs.items() if value.requires_grad) if torch.is_grad_enabled() else ()
     with plain_torch(), torch.no_grad():
         plain = {name: value.detach().contiguous() for name, value in inputs.items()}
-        returned = read_outputs(Path(answer.folder), key_of(plain))
-        if returned is None:
-            raise OutputsMissing("the candidate's process kept no outputs for these inputs")
-        got = named(returned)
-        double = {n: v.to(torch.float64) if v.is_floating_point() else v.clone() for n, v in plain.items()}
-        truth = named(defined_by(answer, double, sizes))
-        eager = named(defined_by(answer, {name: value.clone() for name, value in plain.items()}, sizes))
+        case = _Case(answer, plain, sizes, wanted)
+        got = named(_kept(answer, key_of(plain)))
+        truth = case.outputs(torch.float64)
         if {name: value.shape for name, value in got.items()} != {name: value.shape for name, value in truth.items()}:
             raise RefereeDisagrees("the outputs have other shapes than the reference's")
-        moved = _moved(answer, double, sizes, next((v.dtype for v in plain.values() if v.is_floating_point()), None))
+        case.compare(got, truth, case.outputs())
+        if not wanted:
+            return None
+        with torch.enable_grad():
+            outputs = case.outputs()
+        # Cotangents have the type of the outputs.
+        typed = [
+            output.to(got[name].dtype) if output.is_floating_point() else output for name, output in outputs.items()
+        ]
+    returned = typed[0] if tuple(outputs) == tuple(named(typed[0])) else typed
+    return joined(returned, [inputs[name] for name in wanted], partial(_compare_gradients, case, tuple(outputs)))
+
+
+def _compare_gradients(case: "_Case", names: Sequence[str], cotangents: Gradients) -> Gradients:
+    """Compare the kept gradients for these cotangents, and return none."""
+    with plain_torch(), torch.no_grad():
+        passed = {
+            name: value.detach().contiguous()
+            for name, value in zip(names, cotangents, strict=True)
+            if value is not None
+        }
+        kept = _kept(case.answer, gradients_key(case.inputs, passed.values()))
+        got = {f"d:{name}": value for name, value in zip(case.wanted, kept, strict=True)}
+        case.compare(got, case.gradients(passed, torch.float64), case.gradients(passed), passed)
+    return (None,) * len(case.wanted)
+
+
+def _kept(answer: Answer, key: str) -> Any:
+    returned = read_outputs(Path(answer.folder), key)
+    if returned is None:
+        raise OutputsMissing("the candidate's process kept no outputs for these inputs")
+    return returned
+
+
+@dataclass(frozen=True, slots=True)
+class _Case:
+    """The reference with the inputs of one case."""
+
+    answer: Answer
+    inputs: Mapping[str, torch.Tensor]
+    sizes: Mapping[str, int]
+    wanted: tuple[str, ...]
+    """The inputs of which there are gradients."""
+
+    def outputs(self, dtype: torch.dtype | None = None) -> Tensors:
+        """Return what the reference computes in a type, or in that of the inputs."""
+        return named(defined_by(self.answer, self._copies(dtype), self.sizes))
+
+    def gradients(self, cotangents: Tensors, dtype: torch.dtype | None = None) -> Tensors:
+        """Return the gradients `d:x` for these cotangents; zeros where no output depends on an input."""
+        copies = self._copies(dtype)
+        leaves = {name: copies[name] for name in self.wanted}
+        with torch.enable_grad():
+            outputs = named(defined_by(self.answer, copies, self.sizes))
+        typed = {name: detached(value, outputs[name].dtype) for name, value in cotangents.items()}
+        return with_zeros(gradients({name: outputs[name] for name in typed}, leaves, typed), leaves)
+
+    def compare(self, got: Tensors, truth: Tensors, eager: Tensors, cotangents: Tensors | None = None) -> None:
+        """Compare outputs, or gradients if there are cotangents.
+
+        Raises:
+            RefereeDisagrees: as its class says.
+        """
+        moved = self._moved(cotangents)
         for name, expected in truth.items():
             _compare(name, got[name], expected, eager[name], [each[name] for each in moved])
 
+    def _moved(self, cotangents: Tensors | None) -> list[Tensors]:
+        """Return what the reference computes with random rounding of the inputs' type."""
+        dtype = next((value.dtype for value in self.inputs.values() if value.is_floating_point()), None)
+        if dtype is None:
+            return []
+        products = product_epsilon([COARSEST]) if dtype is torch.float32 else 0.0
+        unit = torch.finfo(dtype if dtype.itemsize > 1 else torch.bfloat16).eps
+        moved: list[Tensors] = []
+        for seed in range(SAMPLES):
+            with Jitter(unit, seed, products=products, terms=True):
+                double = torch.float64
+                moved.append(self.outputs(double) if cotangents is None else self.gradients(cotangents, double))
+        return moved
 
-def _moved(
-    answer: Answer, inputs: Mapping[str, Any], sizes: Mapping[str, int], dtype: torch.dtype | None
-) -> list[Tensors]:
-    """Return what the reference computes with random rounding of this type."""
-    if dtype is None:
-        return []
-    products = product_epsilon([COARSEST]) if dtype is torch.float32 else 0.0
-    unit = torch.finfo(dtype if dtype.itemsize > 1 else torch.bfloat16).eps
-    moved: list[Tensors] = []
-    for seed in range(SAMPLES):
-        with Jitter(unit, seed, products=products, terms=True):
-            moved.append(named(defined_by(answer, {name: value.clone() for name, value in inputs.items()}, sizes)))
-    return moved
+    def _copies(self, dtype: torch.dtype | None) -> Tensors:
+        return {
+            name: detached(
+                value, dtype if dtype is not None and value.is_floating_point() else value.dtype
+            ).requires_grad_(name in self.wanted)
+            for name, value in self.inputs.items()
+        }
 
 
 def _compare(name: str, got: torch.Tensor, expected: torch.Tensor, eager: torch.Tensor, moved: list[Any]) -> None:

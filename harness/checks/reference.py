@@ -2,6 +2,8 @@
 
 import copy
 from collections.abc import Callable, Collection, Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
@@ -16,6 +18,7 @@ from harness.checks.torch_originals import Originals
 from harness.checks.torch_work import TorchWork
 from harness.engines.torch.torch_seam import plain_torch, tree_map
 from harness.execution.inputs import seed_of
+from harness.execution.result_forms import named
 
 _ORIGINALS = [Originals()]
 """The snapshot, made in the fork server, whose children share it; the first answer of a process may renew it."""
@@ -23,6 +26,15 @@ _ORIGINALS = [Originals()]
 
 class NotALegalCase(Exception):
     """The reference refuses the inputs of a case, too."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReferenceWork:
+    """Operations of the reference's arithmetic, as `torch_work` counts them."""
+
+    forward: int
+    backward: int
+    """0 if it has no backward pass."""
 
 
 class Reference:
@@ -36,7 +48,7 @@ class Reference:
         self.function = load(answer.reference)
         self.originals.restore()  # its file may be the candidate's
         self._models: dict[torch.dtype, Any] = {}
-        self._work: dict[object, int] = {}
+        self._work: dict[object, ReferenceWork] = {}
         self.moved: tuple[tuple[str, str], ...] = ()
         """The inputs that move weights, with the weights' names."""
         if answer.is_model:
@@ -83,7 +95,7 @@ class Reference:
         self._base = {name: value.detach().clone() for name, value in self.model.named_parameters()}
         self.moved = tuple(pair for pair in self._answer.weights if pair[1] in names)
 
-    def work(self, inputs: Mapping[str, Any], sizes: Mapping[str, int]) -> int:
+    def work(self, inputs: Mapping[str, Any], sizes: Mapping[str, int]) -> "ReferenceWork":
         """Return the arithmetic of the reference for inputs of these shapes.
 
         Raises:
@@ -94,16 +106,20 @@ class Reference:
             return self._work[shapes]
         try:
             with plain_torch():
-                invoke = self._invocation({name: value.detach().clone() for name, value in inputs.items()}, sizes)
-                with torch.enable_grad(), TorchWork() as work:
-                    invoke()
+                copies = {name: value.detach().clone() for name, value in inputs.items()}
+                leaves = [value.requires_grad_() for value in copies.values() if value.is_floating_point()]
+                with torch.enable_grad():
+                    invoke = self._invocation(copies, sizes)
+                    with TorchWork() as work:
+                        returned = invoke()
+                    backward = _backward_work(list(named(returned).values()), leaves)
         except Exception as error:
             raise NotALegalCase(f"the reference refuses it: {type(error).__name__}: {error}") from error
         usual = self._answer.repeats
         repeats = zip(work.repeats, usual, strict=False) if len(usual) == len(work.repeats) else ()
         if any(now & ~then for now, then in repeats):
             raise NotALegalCase("the reference repeats a tensor along an axis, where shapes are equal in the sample")
-        return self._work.setdefault(shapes, work.by_operator.total())
+        return self._work.setdefault(shapes, ReferenceWork(work.by_operator.total(), backward))
 
     def vary_weights(self, names: Iterable[str]) -> None:
         """Make weights random that are all equal, as those of norms are: they would hide that a kernel forgets them."""
@@ -119,6 +135,15 @@ class Reference:
         if dtype not in self._models:
             self._models[dtype] = copy.deepcopy(self.model).to(dtype)
         return self._models[dtype]
+
+
+def _backward_work(outputs: list[torch.Tensor], leaves: list[torch.Tensor]) -> int:
+    differentiable = [output for output in outputs if output.requires_grad]
+    if not differentiable or not leaves:
+        return 0
+    with TorchWork() as work, suppress(RuntimeError):  # a reference may have no backward pass, or only for some types
+        torch.autograd.grad(differentiable, leaves, list(map(torch.ones_like, differentiable)), allow_unused=True)
+    return work.by_operator.total()
 
 
 def defined_by(answer: Answer, inputs: Mapping[str, Any], sizes: Mapping[str, int]) -> Any:

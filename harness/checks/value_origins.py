@@ -91,6 +91,11 @@ class ValueOrigins(OperatorMode):
         self._was_ended = False
         """True if the candidate made launches unseen."""
 
+    def begin_backward(self, cotangents: Iterable[torch.Tensor]) -> None:
+        """Go on with the backward pass of the same call, which is given the cotangents; the work counts anew."""
+        self._given |= {_memory(tensor): _sample_of_storage(tensor) for tensor in cotangents}
+        self.work = Counter[str]()
+
     def __enter__(self) -> Self:
         launch_watchers.append(self)
         return super().__enter__()

@@ -187,7 +187,8 @@ class Execution(CaseExecution):
             kept = without_undefined_cells(op, case, kept)
             inputs = {**dict.fromkeys(declared), **passed}
             seed_globals(case)
-        returned = self._forward(op, case, inputs, context, [] if is_again else self.notes)
+        notes = [] if is_again else self.notes
+        returned = self._forward(op, case, inputs, context, notes)
         outputs = named(returned)
         with self._timed("inputs"), plain_torch():
             self._observer.on_outputs(outputs)
@@ -197,7 +198,7 @@ class Execution(CaseExecution):
         leaves = {name: value for name in op.wanted_gradients(case) if (value := inputs[name]) is not None}
         asked = results_asked_for(op.reference, outputs, {*declared, *op.settings(case)})
         with self._timed("backward"):
-            work = partial(_backward, context, outputs, leaves, cotangents)
+            work = partial(_backward, context, notes, outputs, leaves, cotangents)
             # With CUDA tensors, torch itself runs backward in another thread.
             wanted = work() if self._transfer else self._calls.in_backward_thread(work)
         results = self._blanked(self._returned({**outputs, **with_zeros(wanted, leaves)}), undefined)
@@ -458,12 +459,12 @@ def _other_gradients(computed: _Computed, defined: _Defined) -> Iterator[FormMis
 
 
 def _backward(
-    context: LibraryContext, outputs: Tensors, leaves: Tensors, cotangents: Tensors
+    context: LibraryContext, notes: list[str], outputs: Tensors, leaves: Tensors, cotangents: Tensors
 ) -> Mapping[str, torch.Tensor | None]:
     differentiable = {name: output for name, output in outputs.items() if output.requires_grad}
     if not leaves or not differentiable:
         return {}
-    with context():
+    with context(), noting(notes):
         return gradients(differentiable, leaves, cotangents)
 
 

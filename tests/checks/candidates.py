@@ -260,6 +260,26 @@ class WrongTwice(Twice):
         return run(gradient, 3.0)
 
 
+class TorchBackward(Twice):
+    @staticmethod
+    def backward(ctx, gradient):
+        return gradient * 2.0
+
+
+class CopiedBackward(Twice):
+    @staticmethod
+    def backward(ctx, gradient):
+        return run(gradient * 2.0, 1.0)
+
+
+def with_torch_s_gradient(x):
+    return TorchBackward.apply(x)
+
+
+def with_copied_gradient(x):
+    return CopiedBackward.apply(x)
+
+
 def with_gradient(x):
     return Twice.apply(x)
 

@@ -139,6 +139,13 @@ def test_gradients_that_the_samples_require_must_be_there(checker: Checker) -> N
     assert verdict.flaws[0].message.startswith("the samples require gradients, and the candidate")
 
 
+def test_a_backward_pass_of_torch_is_told(checker: Checker) -> None:
+    verdict = verdict_on(checker, "with_torch_s_gradient", inputs="trained_sample")
+    assert kinds(verdict) == {FlawKind.NO_KERNEL}
+    assert any("torch does 100% of the reference's backward arithmetic" in flaw.message for flaw in verdict.flaws)
+    assert FlawKind.COPIED in kinds(verdict_on(checker, "with_copied_gradient", inputs="trained_sample"))
+
+
 def test_a_task_says_what_torch_may_do(checker: Checker) -> None:
     def check(*allows: str) -> CheckVerdict:
         places = "candidates.py:halves_twice_torch", "candidates.py:reference", "candidates.py:sample"
@@ -292,7 +299,7 @@ def test_a_candidate_that_forges_everything_in_its_process_is_wrong(checker: Che
 
 
 def test_a_right_gradient_is_checked(checker: Checker) -> None:
-    verdict = verdict_on(checker, "with_gradient")
+    verdict = verdict_on(checker, "with_gradient", inputs="trained_sample")
     assert (verdict.ruling, verdict.notes) == (Ruling.RIGHT, ())
 
 

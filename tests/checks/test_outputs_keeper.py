@@ -17,6 +17,7 @@ KEY = "0a"
         torch.arange(6.0).view(2, 3).t(),
         (torch.ones(2, dtype=torch.bfloat16), torch.zeros(0, 3)),
         (torch.tensor([True, False]),),
+        torch.ones(1).expand(1, 1).as_strided((1, 1), (0, 0)),
     ],
 )
 def test_what_is_sent_is_read(tmp_path: Path, returned: torch.Tensor | tuple[torch.Tensor, ...]) -> None:

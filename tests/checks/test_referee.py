@@ -1,6 +1,22 @@
-"""The referee's process never runs the candidate's code: no module that the referee imports can load it."""
+"""The referee compares kept outputs and gradients, and its process never runs the candidate's code."""
+
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
 
 from ci.house import module_imports
+from harness.checks.answer import Answer, ArgumentForm, CodePlace
+from harness.checks.kept_outputs import gradients_key, key_of, send_outputs
+from harness.checks.outputs_keeper import OutputsKeeper
+from harness.checks.referee import OutputsMissing, RefereeDisagrees, compare
+
+REFERENCE = """
+def reference(x):
+    return x.sin()
+"""
 
 
 def test_the_referee_imports_nothing_that_calls_the_candidate() -> None:
@@ -12,3 +28,23 @@ def test_the_referee_imports_nothing_that_calls_the_candidate() -> None:
             ahead.append(module)
     assert "harness.checks.reference" in reached
     assert "harness.checks.candidate_calls" not in reached
+
+
+@pytest.mark.parametrize(
+    ("share", "outcome"),
+    [(1.0, nullcontext()), (1.01, pytest.raises(RefereeDisagrees, match="d:x")), (None, pytest.raises(OutputsMissing))],
+)
+def test_kept_gradients_are_compared_for_the_cotangents_of_the_case(tmp_path: Path, share: Any, outcome: Any) -> None:
+    (tmp_path / "problem.py").write_text(REFERENCE, encoding="utf-8")
+    place = CodePlace(file=str(tmp_path / "problem.py"), module="", name="reference")
+    x, cotangent = torch.rand(5, 7), torch.rand(5, 7)
+    kept = tmp_path / "kept"
+    kept.mkdir()
+    with OutputsKeeper(kept) as keeper:
+        send_outputs(keeper.address, key_of({"x": x}), x.sin())
+        if share is not None:
+            send_outputs(keeper.address, gradients_key({"x": x}, [cotangent]), (x.cos() * cotangent * share,))
+    answer = Answer(candidate=place, reference=place, arguments=(ArgumentForm(tensor="x"),), folder=str(kept))
+    returned = compare(answer, {"x": x.requires_grad_()}, {})
+    with outcome:
+        assert torch.autograd.grad(returned, x, cotangent, allow_unused=True) == (None,)
