@@ -13,6 +13,7 @@ import random
 import signal
 import sys
 import threading
+import time
 import traceback
 from collections import Counter
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
@@ -64,6 +65,8 @@ NOT_ITS_OWN = (
 )
 """Code that runs in threads of the harness: its own and that of Python."""
 TIMERS = (signal.ITIMER_REAL, signal.ITIMER_VIRTUAL, signal.ITIMER_PROF)
+LOOKS, LOOK_S = 3, 0.002
+"""How often one looks at new threads, and how long one waits after each look."""
 DEEPEST = 3
 """How deep in dictionaries and lists tensors of a candidate are looked for."""
 FEWEST_BETWEEN = 5
@@ -319,7 +322,7 @@ class _Candidate:
 
     def called(self, invoke: Callable[[], Any], origins: ValueOrigins) -> Any:
         """Return what the candidate returns; errors are those of `call`."""
-        before, returned, forged = _running(), None, ""
+        before, threads, returned, forged = _running(), _threads(), None, ""
         try:
             with self.spoils(), _ReferenceWatch(self._answer, self.guarded), origins:
                 returned = invoke()
@@ -337,7 +340,10 @@ class _Candidate:
         if forged:
             raise RefusalForged(forged)
         self.refuse_forks()
-        if left := [what for what, now in _running().items() if now != before[what]]:
+        left = [what for what, now in _running().items() if now != before[what]]
+        if _runs_foreign_code(_threads() - threads):
+            left.append("a thread")
+        if left:
             raise LeftRunning(f"after its call the candidate leaves {' and '.join(left)}")
         return returned
 
@@ -535,15 +541,32 @@ def _running() -> dict[str, object]:
     """Return what may run code between the calls of a candidate."""
     return {
         "a mode of torch": active_modes(),
-        "a thread": frozenset(
-            thread
-            for thread, frame in sys._current_frames().items()  # noqa: SLF001  # pyright: ignore[reportPrivateUsage] - documented
-            if not all(each.f_code.co_filename.startswith(NOT_ITS_OWN) for each, _ in traceback.walk_stack(frame))
-        ),
         "a timer": tuple(map(signal.getitimer, TIMERS)),
         "a signal's handler": tuple(map(signal.getsignal, sorted(signal.valid_signals()))),
         "a trace function": (sys.gettrace(), sys.getprofile(), gc.callbacks[:]),
     }
+
+
+def _threads() -> frozenset[int]:
+    return frozenset(sys._current_frames())  # noqa: SLF001  # pyright: ignore[reportPrivateUsage] - documented
+
+
+def _runs_foreign_code(threads: frozenset[int]) -> bool:
+    """Return True if one of these threads runs code that is not the harness's, each time that one looks."""
+    foreign = threads
+    for _ in range(LOOKS):
+        frames = sys._current_frames()  # noqa: SLF001  # pyright: ignore[reportPrivateUsage] - documented
+        foreign = frozenset(
+            thread
+            for thread in foreign & frames.keys()
+            if not all(
+                each.f_code.co_filename.startswith(NOT_ITS_OWN) for each, _ in traceback.walk_stack(frames[thread])
+            )
+        )
+        if not foreign:
+            return False
+        time.sleep(LOOK_S)  # code that Python generates, as of a dataclass, has no file for a moment
+    return True
 
 
 def _place(code: CodeType) -> tuple[str, str, int]:

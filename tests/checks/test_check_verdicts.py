@@ -300,7 +300,7 @@ def test_a_candidate_that_forges_everything_in_its_process_is_wrong(checker: Che
 
 def test_a_right_gradient_is_checked(checker: Checker) -> None:
     verdict = verdict_on(checker, "with_gradient", inputs="trained_sample")
-    assert (verdict.ruling, verdict.notes) == (Ruling.RIGHT, ())
+    assert (verdict.ruling, verdict.flaws, verdict.notes) == (Ruling.RIGHT, (), ())
 
 
 @pytest.mark.nightly
