@@ -662,7 +662,7 @@ def op(
         inputs: what the function takes, by name: `tensor(…)`, `integers(…)`, `segments(…)`, `sizes(…)`, `built(…)`.
         more: `compiled`, and other fields of `harness.model.op.Op`: `options`, `environment`, `host_configs`,
             `dtypes`, `where`, `refuses`, `requires`, `stubs`, `waives`, `apart`, `buckets`, `slack`, `threads`,
-            `launches`, `forks`, `contiguous`, `defined`.
+            `graphs`, `launches`, `forks`, `contiguous`, `defined`.
     """
 
     def declare(call: Callable[..., Any]) -> Declaration:

@@ -12,6 +12,20 @@ OVERSIZED = "oversized cases"
 LONG = "long cases"
 RESOURCES = "resources of kernels"
 NO_CASE = "no case ran"
+SECOND_RUN_WORDS: Mapping[SecondRun, str] = {
+    SecondRun.SM_COUNT: "runs at another SM count",
+    SecondRun.CONFIG: "runs with another config",
+    SecondRun.ORDER: "runs in another order",
+    SecondRun.LANE_FILL: "runs with other undefined lanes",
+    SecondRun.REPETITION: "repetitions",
+    SecondRun.TUNING: "runs that tune",
+    SecondRun.KEYS: "surveys of autotuner keys",
+    SecondRun.THREADS: "runs with another thread",
+    SecondRun.LATER: "later calls",
+    SecondRun.GRAPH: "replays of a CUDA graph",
+    SecondRun.BUILD: "runs of unoptimised code",
+}
+"""The kinds of second runs in words, for many of them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,32 +146,9 @@ def _untried_kinds(row: OpChecks) -> Iterator[str]:
         yield OVERSIZED
     if row.may_be_long and not row.long:
         yield LONG
-    yield from (second_run_words(kind) for kind, count in row.second_runs.items() if not count)
+    yield from (SECOND_RUN_WORDS[kind] for kind, count in row.second_runs.items() if not count)
     if row.builds and not row.compiled_builds:
         yield RESOURCES
-
-
-def second_run_words(kind: SecondRun) -> str:
-    """Return the kind in words: `runs at another SM count`."""
-    match kind:
-        case SecondRun.SM_COUNT:
-            return "runs at another SM count"
-        case SecondRun.CONFIG:
-            return "runs with another config"
-        case SecondRun.ORDER:
-            return "runs in another order"
-        case SecondRun.LANE_FILL:
-            return "runs with other undefined lanes"
-        case SecondRun.REPETITION:
-            return "repetitions"
-        case SecondRun.TUNING:
-            return "runs that tune"
-        case SecondRun.KEYS:
-            return "surveys of autotuner keys"
-        case SecondRun.THREADS:
-            return "runs with another thread"
-        case SecondRun.BUILD:
-            return "runs of unoptimised code"
 
 
 def _lacks_definition(op: str) -> str:

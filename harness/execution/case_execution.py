@@ -186,7 +186,7 @@ def _ending(op: Op, error: Exception, phase: str) -> Ending:
     return Raised(
         kind=kind,
         message=text_of(error),
-        source=_source(error),
+        source=source_of(error),
         phase=phase,
         traceback="\n".join(text),
         cause=cause_of(error),
@@ -222,10 +222,10 @@ def _is_of_op(op: Op, error: Exception) -> bool:
 
 def _unsupported(reason: CannotExecute, error: Exception) -> Unsupported:
     """Return the ending for something outside kernels, which the engine reports itself: torch on the CPU, imports."""
-    return Unsupported(what=reason.what, kernel="", source=_source(error), triton_version=version("triton"))
+    return Unsupported(what=reason.what, kernel="", source=source_of(error), triton_version=version("triton"))
 
 
-def _source(error: Exception) -> Source | None:
+def source_of(error: Exception) -> Source | None:
     """Return the innermost frame outside torch, Triton and the harness."""
     frames = traceback.extract_tb(error.__traceback__)
     outside = [frame for frame in frames if not _is_passed(frame.filename)]

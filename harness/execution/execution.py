@@ -5,16 +5,18 @@ It is the same for every engine.  `harness.execution.execution_hooks` has what a
 
 from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from typing import Any
 
 import numpy as np
 import torch
 
+from harness.engines.torch.captured_graphs import HostRead
 from harness.engines.torch.torch_seam import plain_torch
 from harness.errors import CannotExecute
-from harness.execution.case_execution import CaseExecution, LibraryContext, autograd_mode
+from harness.execution.captured_calls import replay_captured
+from harness.execution.case_execution import CaseExecution, LibraryContext, autograd_mode, source_of
 from harness.execution.compare import Noted, compare, digests, nan_result, sketch
 from harness.execution.definition import Undefined, arrays, gradients, reference, with_zeros
 from harness.execution.definition_memory import DefinitionMemory
@@ -51,10 +53,11 @@ from harness.execution.rounding_samples import BARE, IN_DOUBT, UNROUNDED, USUALL
 from harness.execution.suite_arguments import arguments_for, results_asked_for
 from harness.execution.tolerance import NO_ERROR, Array, Expected, Truth, error_of, tolerance_of
 from harness.model.case import FAR_FROM_ONE, Case, DType, Scale, ValueDistribution
+from harness.model.later_calls import GraphReplay
 from harness.model.op import Op
 from harness.model.paired_run import PairedRunRequest, Sketch
 from harness.model.product_precision import product_epsilon
-from harness.model.run import Ending, ExactComparison, FormMismatch, NanResult, Result, ResultForm, Role
+from harness.model.run import Completed, Ending, ExactComparison, FormMismatch, NanResult, Result, ResultForm, Role
 
 HALVES = (torch.float16, torch.bfloat16)
 """Products of numbers of eight bits, and of integers, are often stored in these."""
@@ -62,6 +65,16 @@ JITTER_SEEDS = 1009
 """Seeds of random rounding for each seed of a case; more than any case takes samples."""
 HEADROOM = 16.0
 """An intermediate within this factor of the type's largest number may overflow if operations are reordered."""
+
+
+@dataclass(frozen=True, slots=True)
+class LaterResults:
+    """The results of a later call of a case; none unless it completed."""
+
+    digests: Mapping[str, str] = field(default_factory=dict[str, str])
+    """As `Result.digest`, by name."""
+    projections: Mapping[str, tuple[float, ...]] = field(default_factory=dict[str, tuple[float, ...]])
+    """As `Result.sketch`, by name."""
 
 
 class Execution(CaseExecution):
@@ -101,6 +114,15 @@ class Execution(CaseExecution):
         """
         return self._ended(op, lambda: self._exact_comparisons(op, case, memory), ())
 
+    def run_later(self, op: Op, case: Case) -> tuple[Ending, LaterResults]:
+        """Run the case once more without a reference; return how it ended, and its results."""
+        return self._ended(op, lambda: self._later_results(op, case), LaterResults())
+
+    def run_captured(self, op: Op, case: Case) -> GraphReplay:
+        """Run the case in a CUDA graph, forward only, beside calls without one."""
+        ending, replay = self._ended(op, lambda: self._replayed(op, case), None)
+        return replay or GraphReplay(ending=ending)
+
     def _results(self, op: Op, case: Case) -> tuple[Result, ...]:
         computed = self._compute(op, case)
         if case.scale is Scale.OVERSIZED:
@@ -126,6 +148,31 @@ class Execution(CaseExecution):
         computed = self._compute(op, case, is_again=True)
         with self._timed("compare"), plain_torch():
             return digests(computed.results)
+
+    def _later_results(self, op: Op, case: Case) -> LaterResults:
+        computed = self._compute(op, case, is_again=True)
+        with self._timed("compare"), plain_torch():
+            results = computed.results
+            sketches = (sketch(name, value, seed=case.seed) for name, value in results.items())
+            return LaterResults(digests(results), {each.name: each.projections for each in sketches})
+
+    def _replayed(self, op: Op, case: Case) -> GraphReplay:
+        with self._timed("inputs"), plain_torch():
+            declared = make_inputs(op, case)
+            inputs = {name: value.detach().clone() for name, value in declared.items() if value is not None}
+            seed_globals(case)
+        undefined = undefined_outputs(op, case, {**dict.fromkeys(declared), **inputs})
+        arguments = arguments_for(op.call, {**dict.fromkeys(declared), **inputs}, op.settings(case))
+
+        def call() -> Tensors:
+            outputs = named(op.call(**arguments))
+            return {name: value for name, value in outputs.items() if name not in undefined}
+
+        with self._timed("forward"), picking(op, case), self._library_context(), torch.no_grad():
+            try:
+                return GraphReplay(ending=Completed(), differing=replay_captured(op, case, inputs, call))
+            except HostRead as read:
+                return GraphReplay(ending=Completed(), host_read=read.operator, source=source_of(read))
 
     def _bits(self, op: Op, case: Case) -> dict[str, tuple[str, Writer]]:
         computed = self._compute(op, case)

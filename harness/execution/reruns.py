@@ -9,6 +9,7 @@ from collections.abc import Callable, Collection, Generator, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from itertools import count
 from math import prod
 from typing import Protocol, TypeVar
 
@@ -40,10 +41,16 @@ class Rerun(StrEnum):
     """The keys of autotuners are surveyed, and entries of their caches shared."""
     THREADS = "threads"
     """Another thread calls the op while the first autotuner tunes."""
+    LATER = "later"
+    """The op is called with other sizes before, or fails before."""
+    GRAPH = "graph"
+    """The call is captured into a CUDA graph."""
 
 
 AUTOTUNER_CHECKS = (Rerun.TUNING, Rerun.KEYS, Rerun.THREADS)
 """A sampled case gets the one whose position is the remainder of its `choice_number`."""
+CALL_CHECKS = (Rerun.LATER, None, Rerun.GRAPH, None)
+"""The same for checks of later calls, which cost up to two more calls."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,6 +71,8 @@ def requested_reruns(run: Run, op: Op | None = None) -> Iterator[Rerun]:
         yield Rerun.LANE_FILL
     if op is not None and (check := needed_autotuner_check(op, run)) is not None:
         yield check
+    if op is not None and is_complete and (again := call_check(op, run.case)) is not None:
+        yield again
 
 
 def with_reruns(first: Run, op: Op | None, served: frozenset[Rerun], serve: Callable[[RerunRequest], Run]) -> Run:
@@ -115,6 +124,14 @@ def autotuner_check(case: Case) -> Rerun | None:
     return AUTOTUNER_CHECKS[choice_number(case) % len(AUTOTUNER_CHECKS)]
 
 
+def call_check(op: Op, case: Case) -> Rerun | None:
+    """Return what is checked of later calls of this case; None if nothing is."""
+    if not is_sampled(case) or case.scale is not Scale.USUAL or case.context is not CallContext.MAIN:
+        return None
+    check = CALL_CHECKS[choice_number(case) % len(CALL_CHECKS)]
+    return check if op.graphs or check is not Rerun.GRAPH else None
+
+
 def seed_asking(seed: int, second_runs: Collection[SecondRun]) -> int:
     """Return a seed near this one with which a case gets these second runs, as far as its seed decides about them.
 
@@ -123,8 +140,12 @@ def seed_asking(seed: int, second_runs: Collection[SecondRun]) -> int:
     if not any(map(decided_by_seed, second_runs)):
         return seed
     number = seed // ONE_CASE_IN
-    if checks := [place for place, check in enumerate(AUTOTUNER_CHECKS) if SecondRun(check.value) in second_runs]:
-        number += checks[number % len(checks)] - number % len(AUTOTUNER_CHECKS)
+    for checks, others in ((AUTOTUNER_CHECKS, 1), (CALL_CHECKS, len(AUTOTUNER_CHECKS))):
+        wanted = [place for place, check in enumerate(checks) if check and SecondRun(check.value) in second_runs]
+        if wanted:
+            place = wanted[number % len(wanted)]
+            # Steps of the others' count leave what these decided.
+            number = next(near for near in count(number - number % others, others) if near % len(checks) == place)
     return ONE_CASE_IN * number
 
 
@@ -133,7 +154,7 @@ def decided_by_seed(second_run: SecondRun) -> bool:
     match second_run:
         case SecondRun.SM_COUNT | SecondRun.CONFIG | SecondRun.REPETITION:
             return True
-        case SecondRun.TUNING | SecondRun.KEYS | SecondRun.THREADS:
+        case SecondRun.TUNING | SecondRun.KEYS | SecondRun.THREADS | SecondRun.LATER | SecondRun.GRAPH:
             return True
         case SecondRun.ORDER | SecondRun.LANE_FILL | SecondRun.BUILD:
             return False

@@ -83,6 +83,7 @@ class OpSettings(TypedDict, total=False):
     buckets: tuple[str, ...]
     slack: float
     threads: bool
+    graphs: bool
     launches: bool
     forks: bool
     contiguous: Contiguity
@@ -145,6 +146,8 @@ class Op:
     """A right result may have this many times the error of the eager baseline."""
     threads: bool = False
     """True for an op that several threads may call at once, also while one of them tunes a kernel."""
+    graphs: bool = False
+    """True for an op that may be captured into a CUDA graph, and replayed with other values in the same inputs."""
     launches: bool = True
     """False for an op that may run without a kernel: a case that launches none is then checked by its values."""
     forks: bool = True

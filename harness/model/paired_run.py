@@ -83,6 +83,10 @@ class SecondRun(StrEnum):
     """The keys of autotuners are surveyed, and entries of their caches shared; in the same process."""
     THREADS = "threads"
     """Another thread calls the op while the first autotuner tunes; in the same process."""
+    LATER = "later"
+    """Another call of the op comes between; in the same process."""
+    GRAPH = "graph"
+    """The call is captured into a CUDA graph; in the same process."""
     BUILD = "build"
     """The options of the assembler."""
 

@@ -30,6 +30,7 @@ from harness.model.ending import (
     Wait,
 )
 from harness.model.engine_traits import EngineTraits, traits_of_engine
+from harness.model.later_calls import GraphReplay, LaterCall
 from harness.model.launch_difference import CaseAgreement
 from harness.model.picture import ElementSpan, Spread
 from harness.model.triton_sanitizer_report import Instrumented
@@ -612,6 +613,10 @@ class Run:
     """Set on the virtual GPU for other sampled cases with an autotuned kernel."""
     interrupted: InterruptedRun | None = None
     """Set on the virtual GPU for some sampled cases of an op that several threads may call."""
+    later: LaterCall | None = None
+    """Set on the virtual GPU for some sampled cases."""
+    replayed: GraphReplay | None = None
+    """Set on the virtual GPU for some sampled cases of an op that may be captured."""
     agreement: CaseAgreement | None = None
     """None unless both the virtual and a hardware GPU ran."""
     hardware: Hardware | None = None

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from harness.documents.campaign import CampaignReport, VerdictCount
-from harness.documents.op_checks import OpChecks, UncheckedOp, by_op, impossible, second_run_words
+from harness.documents.op_checks import SECOND_RUN_WORDS, OpChecks, UncheckedOp, by_op, impossible
 from harness.model.paired_run import SecondRun
 from harness.model.verdict import Outcome, Severity
 from harness.oracles import registry
@@ -201,7 +201,7 @@ def _rare_checks(ops: Sequence[OpChecks]) -> Iterator[str]:
     second = Counter[SecondRun]()
     for row in ops:
         second.update(row.second_runs)
-    yield from (f"{second_run_words(kind)} {count}" for kind, count in sorted(second.items()))
+    yield from (f"{SECOND_RUN_WORDS[kind]} {count}" for kind, count in sorted(second.items()))
 
 
 def unchecked_lines(unchecked: Iterable[UncheckedOp]) -> Iterator[str]:

@@ -98,5 +98,7 @@ def _possible_second_runs(examined: Examination) -> Iterator[SecondRun]:
         yield SecondRun.CONFIG
     if is_tuned_by_triton and run.engine_traits.checks_tuning:
         yield from (kind for kind in (SecondRun.TUNING, SecondRun.KEYS) if kind in asked)
+    if SecondRun.LATER in asked and run.engine_traits.checks_tuning:
+        yield SecondRun.LATER
     if SecondRun.ORDER in asked and run.engine_traits.has_provenance and order_matters(run.launches, run.memory):
         yield SecondRun.ORDER

@@ -202,6 +202,8 @@ def sampled_scouts(op: Op, device: DeviceProfile, feedback: LaunchFeedback) -> I
     for number, check in enumerate(AUTOTUNER_CHECKS[1:], start=1):
         if check not in needless:
             yield from (replace(case, seed=number * ONE_CASE_IN) for case in simple[:1])
+    if op.graphs:
+        yield from (replace(case, seed=seed_asking(0, (SecondRun.GRAPH,))) for case in simple[:1])
 
 
 def early_cases(op: Op, drawn: Sequence[Case], feedback: LaunchFeedback) -> tuple[Case, ...]:

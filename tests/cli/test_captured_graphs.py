@@ -104,6 +104,27 @@ def reading(x):
 reading.reference(threefold)
 
 
+@op(dims=DIMS, inputs=X, graphs=True)
+def never_captured(x):
+    factor = 1 if x.sum().item() > 0 else 1
+    return beside(__file__, "kernels.py").scale(x * factor)
+
+
+never_captured.reference(threefold)
+
+
+@op(dims=DIMS, inputs=X, graphs=True)
+def in_pieces(x):
+    scale = beside(__file__, "kernels.py").scale
+    y = x.new_empty(x.shape)
+    for begin in range(0, len(x), 7):
+        y[begin : begin + 7] = scale(x[begin : begin + 7].clone())
+    return y
+
+
+in_pieces.reference(threefold)
+
+
 @op(dims=DIMS, inputs=X)
 def left_open(x):
     import torch
@@ -181,6 +202,17 @@ def project(tmp_path: Path) -> Project:
 def test_a_suite_captures_and_replays(project: Project, op: str, status: int, said: str) -> None:
     done = project.harness("fuzz", "suite.py", "--op", op, "--cases", "6", "--seed", "1", "--device", "h200")
     assert (done.status, said in done.out) == (status, True), done.out + done.err
+
+
+def test_calls_of_ops_that_declare_graphs_are_captured(project: Project) -> None:
+    ops = "--op", "in_pieces", "--op", "never_captured"
+    done = project.harness(
+        *("fuzz", "suite.py", *ops, "--oracle", "graph-replay", "--cases", "8", "--seed", "1", "--device", "h200")
+    )
+    assert done.out.count("ERROR") == done.out.count("ERROR  graph-replay  never_captured") == 1, done.out + done.err
+    words = " ".join(done.out.split())
+    assert "its host code reads a tensor (aten._local_scalar_dense" in words
+    assert "checked: graph-replay 8" in words
 
 
 def test_launches_of_a_replay_are_checked_and_those_of_a_capture_not_made(project: Project) -> None:

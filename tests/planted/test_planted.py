@@ -13,11 +13,11 @@ from _pytest.mark.structures import ParameterSet
 from ci.fault_suite import faults
 from harness import catalogue
 from harness.engines.jax.jax_releases import missing_release
-from harness.execution.paired_run_policy import ONE_CASE_IN
-from harness.execution.reruns import AUTOTUNER_CHECKS, Rerun
+from harness.execution.reruns import seed_asking
 from harness.model.case import Case, GradMode, Scale
 from harness.model.finding import Finding
 from harness.model.op import Op
+from harness.model.paired_run import SecondRun
 from harness.model.verdict import Fail, Outcome
 from harness.oracles import registry
 from harness.oracles.resources import FitsResources
@@ -172,17 +172,18 @@ class TestEachPlantedBug:
         assert statistics.passed == statistics.cases > 0
 
 
-def seed_of(check: Rerun) -> int:
-    """Return a seed of cases whose autotuners are checked by this rerun."""
-    return AUTOTUNER_CHECKS.index(check) * ONE_CASE_IN
+def seed_of(second_run: SecondRun) -> int:
+    """Return a seed of cases that get this second run."""
+    return seed_asking(0, (second_run,))
 
 
 AXES: Mapping[str, dict[str, Any]] = {
     "every_config_failed": {"absent": ("bias",)},
     "index_overflow": {"scale": Scale.OVERSIZED},
-    "shared_config": {"seed": seed_of(Rerun.KEYS)},
-    "tuned_for_each_length": {"seed": seed_of(Rerun.KEYS)},
-    "tuned_in_threads": {"seed": seed_of(Rerun.THREADS)},
+    "shared_config": {"seed": seed_of(SecondRun.KEYS)},
+    "tuned_for_each_length": {"seed": seed_of(SecondRun.KEYS)},
+    "tuned_in_threads": {"seed": seed_of(SecondRun.THREADS)},
+    "unreset_total": {"seed": seed_of(SecondRun.GRAPH)},
 }
 """What the smallest case of a bug needs besides its dims and gradients, by the name of its file."""
 

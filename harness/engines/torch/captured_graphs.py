@@ -28,6 +28,14 @@ _UNWRITTEN = frozenset({_ATEN.empty, _ATEN.empty_like, _ATEN.empty_strided, _ATE
 _POOLS = itertools.count(1)
 
 
+class HostRead(CannotExecute):
+    """Host code reads a tensor during a capture, which a GPU refuses."""
+
+    def __init__(self, operator: str) -> None:
+        super().__init__(f"a CUDA graph whose host code reads a tensor during the capture ({operator})")
+        self.operator = operator
+
+
 class _Current:
     """The capture of this process; a GPU allows one on its stream."""
 
@@ -79,7 +87,7 @@ class GraphCapture(OperatorMode):
         kwargs = dict(kwargs or {})
         packet, schema = func.overloadpacket, schema_of(func)
         if packet in _READS:
-            raise CannotExecute(f"a CUDA graph whose host code reads a tensor during the capture ({func})")
+            raise HostRead(str(func))
         names = [argument.name for argument in schema.arguments]
         arguments = {**dict(zip(names, args, strict=False)), **kwargs}
         writes = [

@@ -15,6 +15,7 @@ from harness.engines.triton import triton_seam
 from harness.engines.triton.build_resources import compile_resources
 from harness.engines.triton.driver import LaunchHandler, RuntimeSupport, VirtualDriver
 from harness.engines.triton.warmup import report_resources_at_warmup
+from harness.engines.virtual.call_checks import CallChecks
 from harness.engines.virtual.engine_settings import settings_of
 from harness.engines.virtual.launches import Launches, VirtualCaseLaunches
 from harness.engines.virtual.native.native_code import NativeBackend
@@ -224,6 +225,8 @@ class VirtualEngine:
                 return self._refill(op, request.first)
             case Rerun.TUNING | Rerun.KEYS | Rerun.THREADS:
                 return self._check_autotuners(op, request)
+            case Rerun.LATER | Rerun.GRAPH:
+                return self._check_calls(op, request)
 
     def _refill(self, op: Op, first: Run) -> Run:
         """Run the case with another fill of undefined lanes.  Only that can make the results differ."""
@@ -252,6 +255,18 @@ class VirtualEngine:
             case _:
                 checked = replace(first, tuned=runs.tune(first.case, first.launches))
         return with_seconds(checked, {"tuning": time.perf_counter() - began})
+
+    def _check_calls(self, op: Op, request: RerunRequest) -> Run:
+        """Call the op again with the inputs of the case."""
+        first, began = request.first, time.perf_counter()
+        if not isinstance(self._execution, Execution):
+            return first
+        calls = CallChecks(op=op, execution=self._execution, chooser=self._chooser, state_for=self._state_for)
+        if request.rerun is Rerun.LATER:
+            checked = replace(first, later=calls.call_later(first.case))
+        else:
+            checked = replace(first, replayed=calls.replay(first.case))
+        return with_seconds(checked, {"later calls": time.perf_counter() - began})
 
     def _run_exactly(self, op: Op, first: Run) -> Run:
         """Run the case in exact arithmetic; once more, if a result is off, to find where its digits go."""

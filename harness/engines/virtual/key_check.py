@@ -89,6 +89,15 @@ def legal_neighbours(op: Op, case: Case) -> tuple[Case, ...]:
     return tuple(near for near in legal.values() if near != case)
 
 
+def difference(case: Case, other: Case) -> str:
+    """Return what the other case has in place of this one's settings."""
+    changed = [f"{name}={size}" for name, size in other.dims.items() if size != case.dims[name]]
+    changed += [f"{name}={value}" for name, value in other.options.items() if value != case.options.get(name)]
+    changed += [f"no {name}" for name in other.absent if name not in case.absent]
+    changed += [f"with {name}" for name in case.absent if name not in other.absent]
+    return ", ".join(changed)
+
+
 def sharing(mine: Calls, near: Sequence[tuple[Case, Calls]]) -> Candidate | None:
     """Return the most doubtful case that shares a key: one with a config that pruning excludes here, or else small.
 

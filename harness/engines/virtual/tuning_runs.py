@@ -12,7 +12,7 @@ import torch
 from harness.engines.triton.autotuner_seam import InterruptedTuning, Tuning
 from harness.engines.triton.key_survey import KeySurvey
 from harness.engines.triton.triton_seam import ConfigChooser
-from harness.engines.virtual.key_check import Calls, Candidate, legal_neighbours, needless, sharing, sweep
+from harness.engines.virtual.key_check import Calls, Candidate, difference, legal_neighbours, needless, sharing, sweep
 from harness.engines.virtual.launches import VirtualCaseLaunches
 from harness.execution.case_execution import CaseExecution
 from harness.model.case import Case, GradMode
@@ -87,7 +87,7 @@ class TuningRuns:
         is_comparable = tuning.all_same_configs
         return InterruptedRun(
             kernel=tuning.interrupted,
-            other=_difference(case, other),
+            other=difference(case, other),
             ending=case_launches.ending(ending, self.chooser.failed),
             other_ending=other_ending,
             differing=_differing(digests, tuned) if is_comparable else (),
@@ -111,7 +111,7 @@ class TuningRuns:
             kernel=candidate.kernel,
             key=candidate.mine.key,
             config=str(candidate.config),
-            other=_difference(case, candidate.case),
+            other=difference(case, candidate.case),
             differing=candidate.differing,
             is_pruned=candidate.is_pruned,
             there=self._force(candidate.case, forced),
@@ -162,12 +162,3 @@ def _differing(alone: Mapping[str, str], tuned: Mapping[str, str]) -> tuple[str,
 def _words(event: MemoryEvent) -> str:
     site = event.site
     return f"{type(event).__name__} of {site.argument}{f' ({site.source})' if site.source else ''}"
-
-
-def _difference(case: Case, other: Case) -> str:
-    """Return what the other case has in place of this one's settings."""
-    changed = [f"{name}={size}" for name, size in other.dims.items() if size != case.dims[name]]
-    changed += [f"{name}={value}" for name, value in other.options.items() if value != case.options.get(name)]
-    changed += [f"no {name}" for name in other.absent if name not in case.absent]
-    changed += [f"with {name}" for name in case.absent if name not in other.absent]
-    return ", ".join(changed)

@@ -13,7 +13,7 @@ from pathlib import Path
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from harness.documents.op_checks import second_run_words
+from harness.documents.op_checks import SECOND_RUN_WORDS
 from harness.findings.region.record import sentences
 from harness.model.finding import Finding
 from harness.model.paired_run import SecondRun
@@ -212,7 +212,7 @@ def _commands(bug: ReportedBug) -> Iterator[tuple[str, str]]:
 def _second_runs(contents: ReportContents) -> tuple[tuple[SecondRun, str], ...]:
     """Return the kinds of second runs that any op got or could have got, each with its words."""
     kinds = {kind for row in contents.together.op_checks for kind in row.second_runs}
-    return tuple((kind, second_run_words(kind)) for kind in SecondRun if kind in kinds)
+    return tuple((kind, SECOND_RUN_WORDS[kind]) for kind in SecondRun if kind in kinds)
 
 
 @cache

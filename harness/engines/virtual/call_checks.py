@@ -1,0 +1,89 @@
+"""The second runs that check later calls: after a call with other sizes or one that fails, and from a CUDA graph."""
+
+from collections.abc import Callable, Collection, Generator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, replace
+from itertools import count
+
+import torch
+
+from harness.engines.triton.triton_seam import ConfigChooser
+from harness.engines.virtual.key_check import difference, legal_neighbours
+from harness.engines.virtual.launches import VirtualCaseLaunches
+from harness.execution.execution import Execution
+from harness.execution.execution_hooks import launch_watchers
+from harness.execution.paired_run_policy import choice_number
+from harness.execution.reruns import CALL_CHECKS
+from harness.model.case import Case
+from harness.model.later_calls import GraphReplay, LaterCall
+from harness.model.op import Op
+
+_CALLS = count(1)
+"""Calls in between have other values each time: the same ones could leave again what the last one left."""
+SMALL = 4096
+"""Elements of an input that take hardly longer than one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallChecks:
+    """Calls an op again in this process, with the inputs of a case."""
+
+    op: Op
+    execution: Execution
+    chooser: ConfigChooser
+    state_for: Callable[[Case], AbstractContextManager[VirtualCaseLaunches]]
+    """Makes the context of one run of a case."""
+
+    def call_later(self, case: Case) -> LaterCall:
+        """Run the case after a call with other sizes, or after one that fails."""
+        other = self._largest_near(case)
+        if other is None or choice_number(case) // len(CALL_CHECKS) % 2:
+            with self.state_for(case), _failing_launches():
+                self.execution.run_again(self.op, case)
+            between = "a call whose first launch fails"
+        else:
+            other = replace(other, seed=case.seed + next(_CALLS))
+            with self.state_for(other):
+                self.execution.run_again(self.op, other)
+            between = f"a call with {difference(case, other)}"
+        with self.state_for(case) as launches:
+            ending, results = self.execution.run_later(self.op, case)
+        return LaterCall(
+            between=between,
+            ending=launches.ending(ending, self.chooser.failed),
+            digests=results.digests,
+            projections=results.projections,
+        )
+
+    def _largest_near(self, case: Case) -> Case | None:
+        """Return the largest case of about the same cost: it leaves most behind."""
+        size = self.op.largest_input
+        limit = 2 * size(case.dims) + SMALL
+        others = (other for other in legal_neighbours(self.op, case) if size(other.dims) <= limit)
+        return max(others, key=lambda other: size(other.dims), default=None)
+
+    def replay(self, case: Case) -> GraphReplay:
+        """Run the case in a CUDA graph, beside calls without one."""
+        with self.state_for(case) as launches:
+            replayed = self.execution.run_captured(self.op, case)
+        return replace(replayed, ending=launches.ending(replayed.ending, self.chooser.failed))
+
+
+class _Failing:
+    """Lets the first launch fail, as for lack of memory."""
+
+    def before(self, tensors: Mapping[str, torch.Tensor]) -> None:
+        del tensors
+        raise torch.OutOfMemoryError("CUDA out of memory: the harness lets this launch fail")
+
+    def after(self, tensors: Mapping[str, torch.Tensor], stored: Collection[str]) -> None:
+        pass
+
+
+@contextmanager
+def _failing_launches() -> Generator[None]:
+    launch_watchers.append(_Failing())
+    try:
+        yield
+    finally:
+        launch_watchers.clear()

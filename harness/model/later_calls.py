@@ -1,0 +1,43 @@
+"""What a case gives when it is computed later in the same process: after other calls, or from a CUDA graph."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from harness.model.ending import Ending, Source
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaterCall:
+    """The same call once more, with equal inputs in other memory, after another call."""
+
+    between: str
+    """The call between both: `a call with T=96`."""
+    ending: Ending
+    digests: Mapping[str, str]
+    """The digest of each result's bytes, by name."""
+    projections: Mapping[str, tuple[float, ...]]
+    """As `Result.sketch`, by name."""
+
+
+class ChangedInputs(StrEnum):
+    """The inputs that have other values at a replay than at the capture."""
+
+    NONE = "none"
+    NUMBERS = "numbers"
+    """Those of floating-point numbers."""
+    ALL = "all"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GraphReplay:
+    """Replays of one captured call, beside calls without a graph."""
+
+    ending: Ending
+    """How capture, replays and calls ended."""
+    host_read: str = ""
+    """The operator by which host code of the call reads a tensor, for which a capture does not wait."""
+    source: Source | None = None
+    """The line that does so."""
+    differing: Mapping[ChangedInputs, tuple[str, ...]] = field(default_factory=dict[ChangedInputs, tuple[str, ...]])
+    """The outputs with other bits than a call without a graph, by the inputs that were changed before."""
