@@ -211,7 +211,8 @@ class _BackwardPass:
         gradients: Gradients = candidate.called(compute, origins)
         with plain_torch():
             if candidate.keeper:
-                send_outputs(candidate.keeper, gradients_key(self.inputs, kept), self.invoked.of_inputs(gradients))
+                key = gradients_key(self.inputs, self.invoked.wanted, kept)
+                send_outputs(candidate.keeper, key, self.invoked.of_inputs(gradients))
             self._note_origins(
                 gradients, {**self.inputs, **{f"cotangent {at}": value for at, value in enumerate(kept)}}
             )
@@ -365,7 +366,7 @@ class _Candidate:
             call=call,
             sources=tuple(source for source, _ in pairs),
             leaves=tuple(leaf for _, leaf in pairs),
-            wanted=tuple(value for value in inputs.values() if value.requires_grad),
+            wanted={name: value for name, value in inputs.items() if value.requires_grad},
         )
 
     def call_with_other_values(
@@ -447,21 +448,23 @@ class _Invocation:
     """Inputs and weights of the case that require gradients."""
     leaves: tuple[torch.Tensor, ...]
     """What the candidate gets in their place, in the same memory."""
-    wanted: tuple[torch.Tensor, ...]
+    wanted: Mapping[str, torch.Tensor]
     """The inputs that require gradients; weights follow from some of them."""
 
     def of_inputs(self, gradients: Gradients) -> tuple[torch.Tensor, ...]:
         """Return the gradients of the inputs, from those of the sources."""
         pairs = [pair for pair in zip(self.sources, gradients, strict=True) if pair[1] is not None]
         if not pairs:
-            return tuple(map(torch.zeros_like, self.wanted))
+            return tuple(map(torch.zeros_like, self.wanted.values()))
         sources, found = zip(*pairs, strict=True)
         with torch.enable_grad():
-            chained = torch.autograd.grad(sources, self.wanted, found, retain_graph=True, allow_unused=True)
+            chained = torch.autograd.grad(
+                sources, tuple(self.wanted.values()), found, retain_graph=True, allow_unused=True
+            )
         typed = cast("Gradients", chained)  # torch's stubs ignore allow_unused
         return tuple(
             torch.zeros_like(value) if gradient is None else gradient
-            for value, gradient in zip(self.wanted, typed, strict=True)
+            for value, gradient in zip(self.wanted.values(), typed, strict=True)
         )
 
 

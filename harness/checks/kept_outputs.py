@@ -78,9 +78,10 @@ def key_of(tensors: Mapping[str, torch.Tensor]) -> str:
     return digest.hexdigest()[:32]
 
 
-def gradients_key(inputs: Mapping[str, torch.Tensor], cotangents: Iterable[torch.Tensor]) -> str:
-    """Return the key of the gradients for these inputs and the cotangents of all outputs that have one."""
-    return key_of({**inputs, **{f"cotangent {at}": value for at, value in enumerate(cotangents)}})
+def gradients_key(inputs: Mapping[str, torch.Tensor], wanted: Iterable[str], cotangents: Iterable[torch.Tensor]) -> str:
+    """Return the key of the gradients of the wanted inputs, for the cotangents of all outputs that have one."""
+    marks = {f"gradient of {name}": torch.empty(0) for name in wanted}
+    return key_of({**inputs, **marks, **{f"cotangent {at}": value for at, value in enumerate(cotangents)}})
 
 
 def bytes_of(value: torch.Tensor) -> bytes:

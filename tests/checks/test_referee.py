@@ -43,8 +43,13 @@ def test_kept_gradients_are_compared_for_the_cotangents_of_the_case(tmp_path: Pa
     with OutputsKeeper(kept) as keeper:
         send_outputs(keeper.address, key_of({"x": x}), x.sin())
         if share is not None:
-            send_outputs(keeper.address, gradients_key({"x": x}, [cotangent]), (x.cos() * cotangent * share,))
+            send_outputs(keeper.address, gradients_key({"x": x}, ["x"], [cotangent]), (x.cos() * cotangent * share,))
     answer = Answer(candidate=place, reference=place, arguments=(ArgumentForm(tensor="x"),), folder=str(kept))
     returned = compare(answer, {"x": x.requires_grad_()}, {})
     with outcome:
         assert torch.autograd.grad(returned, x, cotangent, allow_unused=True) == (None,)
+
+
+def test_gradients_are_kept_apart_by_the_inputs_that_require_one() -> None:
+    inputs, cotangents = {"x": torch.ones(2), "w": torch.ones(2)}, [torch.ones(2)]
+    assert len({gradients_key(inputs, wanted, cotangents) for wanted in (("x",), ("w",), ("x", "w"))}) == 3
