@@ -229,10 +229,7 @@ class UndefinedLanes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AssertFailed:
-    """A device assertion did not hold.  A hardware GPU ends the launch; the virtual GPU continues.
-
-    Or an assumption did not hold, which a hardware GPU does not check.
-    """
+    """A device assertion did not hold.  A hardware GPU ends the launch; the virtual GPU continues."""
 
     site: AccessSite
     """The site of the assertion; its argument is empty."""
@@ -240,8 +237,81 @@ class AssertFailed:
     lanes: int
     program: int
     """The linear id of the first program in which it failed."""
-    is_assumption: bool = False
-    """It is a `tl.assume`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FalseAssumption:
+    """A `tl.assume` that does not hold.  No GPU checks it."""
+
+    site: AccessSite
+    """The site of the assumption; its argument is empty."""
+    programs: int
+    """The number of programs in which it is false; more if a program reaches it more than once."""
+    program: int
+    """The linear id of the first of them."""
+
+
+class Hint(StrEnum):
+    """A function of `triton.language` by which a kernel describes the lanes of a value to the compiler."""
+
+    DIVISIBILITY = "tl.multiple_of"
+    CONTIGUITY = "tl.max_contiguous"
+    CONSTANCY = "tl.max_constancy"
+
+
+class HintBreach(StrEnum):
+    """Why a thread cannot access the lanes at once that a hint joins."""
+
+    APART = "apart"
+    """They are not neighbours in memory, in the order of the lanes."""
+    MISALIGNED = "misaligned"
+    """They are neighbours, and their first byte is no multiple of their size together."""
+    UNEVEN = "uneven"
+    """The mask has some of them and not the others."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FalseHint:
+    """A hint that is false for lanes of an access which the compiler makes wider because of it.
+
+    The virtual GPU moves each lane by itself.  A hardware GPU may move other elements, or end the launch.
+    """
+
+    site: AccessSite
+    """The site of the hint, with the argument of the access."""
+    hint: Hint
+    values: tuple[int, ...]
+    """What the hint promises, for each axis."""
+    breach: HintBreach
+    access: Source | None
+    """The line of the access."""
+    width: int
+    """The number of lanes that a thread may access at once."""
+    lanes: int
+    """The number of lanes in such groups that cannot be accessed at once."""
+    program: int
+    """The linear id of the first program with such a group."""
+    seen: tuple[int, int]
+    """In its first such group: for lanes apart, the elements of the first lane and of the first that is no neighbour.
+
+    For misaligned lanes, the first element and its bytes beyond a multiple.  For uneven lanes, how many the mask has,
+    and of how many.
+    """
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ForeignArgument:
+    """A launch passes an argument that the kernel was not compiled for: Triton compiled it for other values.
+
+    Triton's own launches choose a build by their arguments.  A launch of a compiled kernel does not.
+    """
+
+    site: AccessSite
+    """The site has no line."""
+    promised: str
+    """What the build relies on: `a multiple of 16`, `1`."""
+    passed: str
+    """What the launch passes: `8 bytes beyond a multiple of 16`, `24`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -356,6 +426,9 @@ MemoryEvent = (
     | UninitialisedRead
     | UndefinedLanes
     | AssertFailed
+    | FalseAssumption
+    | FalseHint
+    | ForeignArgument
     | Misaligned
     | ThreadRace
     | NarrowAtomic

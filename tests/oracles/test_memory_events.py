@@ -12,10 +12,16 @@ from harness.model.run import (
     AssertFailed,
     Completed,
     Crashed,
+    FalseAssumption,
+    FalseHint,
+    ForeignArgument,
+    Hint,
+    HintBreach,
     NarrowAtomic,
     OrderDependence,
     Overlap,
     Refilled,
+    Source,
     Stray,
     ThreadRace,
     UndefinedLanes,
@@ -24,6 +30,7 @@ from harness.model.run import (
 from harness.model.verdict import Severity
 from harness.oracles.base import Oracle
 from harness.oracles.bounds import InBounds
+from harness.oracles.compiler_hint import CompilerHintsHold, Promise
 from harness.oracles.device_assert import DeviceAssertsHold
 from harness.oracles.order_dependence import NoOrderDependence
 from harness.oracles.thread_race import NoThreadRace
@@ -52,6 +59,7 @@ LANES = UndefinedLanes(site=site("w", source=LINE_207), lanes=4)
 OVER_MEMORY: tuple[Oracle, ...] = (
     InBounds(),
     NoWriteOverlap(),
+    CompilerHintsHold(),
     NoOrderDependence(),
     NoThreadRace(),
     NoUninitialisedReads(),
@@ -328,12 +336,63 @@ def refilled(y: str) -> Refilled:
     return Refilled(ending=Completed(), digests={"y": y})
 
 
-@pytest.mark.parametrize(
-    ("is_assumption", "severity", "what"),
-    [(False, Severity.ERROR, "an assertion failed"), (True, Severity.WARNING, "an assumption failed")],
-)
-def test_a_false_assumption_is_a_warning(severity: Severity, what: str, *, is_assumption: bool) -> None:
-    event = AssertFailed(site=site(""), message="", lanes=1, program=0, is_assumption=is_assumption)
+def test_a_failed_assertion_is_an_error_at_its_line() -> None:
+    event = AssertFailed(site=site(""), message="", lanes=1, program=0)
     fail = only_failure(DeviceAssertsHold(), run(memory=(event,)))
-    assert fail.signature == signature("device-assert", "layernorm.py:431", severity=severity)
-    assert fail.message == f"{what} in 1 lane of {KERNEL}, first in program 0 (layernorm.py:431)"
+    assert fail.signature == signature("device-assert", "layernorm.py:431")
+    assert fail.message == f"an assertion failed in 1 lane of {KERNEL}, first in program 0 (layernorm.py:431)"
+
+
+def false_hint(breach: HintBreach, seen: tuple[int, int], *values: int) -> FalseHint:
+    return FalseHint(
+        site=site("x"),
+        hint=Hint.CONTIGUITY,
+        values=values,
+        breach=breach,
+        access=Source(file="layernorm.py", line=433),
+        width=8,
+        lanes=16,
+        program=3,
+        seen=seen,
+    )
+
+
+JOINED = "in program 3 it joins 8 lanes of x at layernorm.py:433"
+
+
+@pytest.mark.parametrize(
+    ("event", "place", "message"),
+    [
+        (
+            FalseAssumption(site=site(""), programs=2, program=1),
+            "layernorm.py:431",
+            f"tl.assume is false in 2 programs of {KERNEL}, first in program 1 (layernorm.py:431)",
+        ),
+        (
+            false_hint(HintBreach.APART, (200, 0), 128),
+            "layernorm.py:431",
+            f"tl.max_contiguous(128) is false: {JOINED}, of which one is x[200] and another x[0] (layernorm.py:431)",
+        ),
+        (
+            false_hint(HintBreach.MISALIGNED, (4, 8), 1, 16),
+            "layernorm.py:431",
+            f"tl.max_contiguous([1, 16]) is false: {JOINED}, which begin at x[4], 8 bytes beyond a multiple of their "
+            "size (layernorm.py:431)",
+        ),
+        (
+            false_hint(HintBreach.UNEVEN, (3, 8), 128),
+            "layernorm.py:431",
+            f"tl.max_contiguous(128) is false: {JOINED}, of which the mask has 3 (layernorm.py:431)",
+        ),
+        (
+            ForeignArgument(site=replace(site("N"), source=None), promised="1", passed="= 24"),
+            "N",
+            f"{KERNEL} was launched with N = 24, through a build for 1 (N)",
+        ),
+    ],
+    ids=["assumption", "lanes apart", "misaligned lanes", "uneven mask", "argument of another build"],
+)
+def test_a_false_promise_to_the_compiler_is_an_error(event: Promise, place: str, message: str) -> None:
+    fail = only_failure(CompilerHintsHold(), run(memory=(event,)))
+    assert fail.signature == signature("compiler-hint", place)
+    assert fail.message == message

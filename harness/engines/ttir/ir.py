@@ -116,6 +116,8 @@ class Parameter:
     name: str
     slot: int
     type: Type
+    divisibility: int = 1
+    """A number that divides the argument, in bytes for a pointer, as Triton promises it to the compiler."""
 
 
 @dataclass(slots=True)

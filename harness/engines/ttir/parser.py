@@ -89,10 +89,10 @@ class _Parser(ValueScope):
             name = self._next()[1]
             self._expect(":")
             kind = self._type()
-            self._optional_attributes()
+            divisibility = self._optional_attributes().get("tt.divisibility", 1)
             if self._peek()[0] == "loc":
                 self._next()
-            yield Parameter(name[1:], self._define(name, kind), kind)
+            yield Parameter(name[1:], self._define(name, kind), kind, int(str(divisibility)))
             self._accept(",")
 
     def _optional_results(self) -> tuple[Type, ...]:

@@ -13,6 +13,7 @@ from functools import cached_property
 import numpy as np
 
 from harness.engines.ttir.ir import Block, Function, Module, Operation, TtirRegion, Type
+from harness.engines.ttir.wide_accesses import wide_accesses
 from harness.engines.virtual.grid import LaunchGrid
 from harness.engines.virtual.memory.accesses import Memory
 from harness.engines.virtual.memory.addresses import Addresses, PoisonOf
@@ -84,6 +85,8 @@ class Machine:
     def __init__(self, context: LaunchContext, memory: Memory) -> None:
         self.memory = memory
         self.module = context.module
+        self.wide_accesses = wide_accesses(context.module.kernel)
+        """The accesses that compiler hints make wider, by the id of their operation."""
         self.grid = context.grid
         self.lane_fill = context.lane_fill
         self.arch = context.arch

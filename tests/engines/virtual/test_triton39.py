@@ -198,7 +198,10 @@ def test_an_unselected_value_may_be_poison(gpu: Gpu) -> None:
             grid=(4, 1, 1),
             stream=0,
             source=SimpleNamespace(
-                fn=SimpleNamespace(__name__="kernel", arg_names=["out"]), signature={"out": "*i32"}, constants={}
+                fn=SimpleNamespace(__name__="kernel", arg_names=["out"]),
+                signature={"out": "*i32"},
+                constants={},
+                attrs={},
             ),
             metadata=SimpleNamespace(num_warps=4, num_stages=1),
             arguments=[out],

@@ -4,11 +4,14 @@ Events are gathered per kind, operation and argument, as arrays of cells.  Each 
 the launch.  So a million stray lanes cost no more to report than a single one.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 import numpy as np
 
+from harness.engines.ttir.axis_claims import PlacedHint
+from harness.engines.ttir.hint_statement import line_of_hint
 from harness.engines.ttir.load_statement import is_unpadded_block_load
 from harness.engines.virtual.memory.arguments import Argument
 from harness.engines.virtual.numbers.elements import Array
@@ -20,6 +23,9 @@ from harness.model.run import (
     AccessSite,
     AddressSpace,
     AssertFailed,
+    FalseAssumption,
+    FalseHint,
+    HintBreach,
     MemoryEvent,
     Misaligned,
     NarrowAtomic,
@@ -84,10 +90,29 @@ class _StrayLanes:
     """The highest element that any program touched."""
 
 
+@dataclass(slots=True)
+class _Broken:
+    lanes: int
+    program: int
+    seen: tuple[int, int]
+    """As in `FalseHint`, of the program's first group."""
+
+
+@dataclass(frozen=True, slots=True)
+class BrokenGroups:
+    """Groups of lanes that one access cannot join, as arrays with an entry for each group."""
+
+    programs: Array
+    seen: tuple[Array, Array]
+    lanes_each: int
+    """How many groups of the programs' whole blocks one entry stands for."""
+
+
 Place = tuple[str, int]
 """An operation's location text and an argument's number."""
 ConflictKey = tuple[Place, bool]
 """The place of a conflict, and True if one of the two accesses is an atomic."""
+_Key = TypeVar("_Key", bound=Hashable)
 StrayKey = tuple[str, int, Access, AddressSpace]
 """A location text, an argument's number, the kind of access, and the region where it landed."""
 
@@ -102,8 +127,12 @@ class EventCollector:
         self._uninitialised: dict[Place, _Cells] = {}
         self._strays: dict[StrayKey, _StrayLanes] = {}
         self._undefined: dict[Place, int] = {}
-        self._failed: dict[tuple[str, str, bool], _StrayLanes] = {}
-        """By the location and message of an assertion, and True if it is an assumption."""
+        self._failed: dict[tuple[str, str], _StrayLanes] = {}
+        """By the location and message of an assertion."""
+        self._false: dict[str, _StrayLanes] = {}
+        """By the location of an assumption."""
+        self._hints: dict[tuple[Place, PlacedHint, HintBreach, int], _Broken] = {}
+        """By the place of an access, a hint, and how many lanes it joins."""
         self._misaligned: dict[tuple[Place, Unaligned], tuple[int, int]] = {}
         """The first program, and its distance from alignment in bytes."""
 
@@ -177,15 +206,25 @@ class EventCollector:
         """Record lanes that a masked load without `other` left undefined."""
         self._undefined[place] = self._undefined.get(place, 0) + lanes
 
-    def assertion(
-        self, location: str, message: str, programs: Array, lanes: int, *, is_assumption: bool = False
+    def assertion(self, location: str, message: str, programs: Array, lanes: int) -> None:
+        """Record an assertion that failed in these programs."""
+        _fail(self._failed, (location, message), programs, lanes)
+
+    def assumption(self, location: str, programs: Array) -> None:
+        """Record an assumption that is false in these programs."""
+        _fail(self._false, location, programs, len(programs))
+
+    def false_hint(
+        self, place: Place, hint: PlacedHint, breach: HintBreach, width: int, broken: "BrokenGroups"
     ) -> None:
-        """Record an assertion or an assumption that failed in these programs."""
-        known = self._failed.setdefault(
-            (location, message, is_assumption), _StrayLanes(0, int(programs.min()), 0, 0, 0)
-        )
+        """Record groups of lanes that an access cannot join, although a hint says so."""
+        first = int(broken.programs.argmin())
+        program, lanes = int(broken.programs[first]), len(broken.programs) * width * broken.lanes_each
+        seen = int(broken.seen[0][first]), int(broken.seen[1][first])
+        known = self._hints.setdefault((place, hint, breach, width), _Broken(0, program, seen))
         known.lanes += lanes
-        known.program = min(known.program, int(programs.min()))
+        if program < known.program:
+            known.program, known.seen = program, seen
 
     def misaligned(self, place: Place, what: Unaligned, programs: Array, off_by: Array) -> None:
         """Record a part of a tensor descriptor that is `off_by` bytes from a multiple of 16 in these programs."""
@@ -217,14 +256,29 @@ class EventCollector:
             yield UndefinedLanes(site=site, lanes=lanes, block_pointer=block_pointer)
         for (place, what), (program, off_by) in self._misaligned.items():
             yield Misaligned(site=launched.site(place), what=what, off_by=off_by, program=program)
-        for (location, message, is_assumption), failed in self._failed.items():
+        for (location, message), failed in self._failed.items():
             site = AccessSite(kernel=kernel, launch=launch, argument="", source=sources(location))
-            yield AssertFailed(
-                site=site,
-                message=message,
-                lanes=failed.lanes,
-                program=failed.program,
-                is_assumption=is_assumption,
+            yield AssertFailed(site=site, message=message, lanes=failed.lanes, program=failed.program)
+        for location, failed in self._false.items():
+            site = AccessSite(kernel=kernel, launch=launch, argument="", source=sources(location))
+            yield FalseAssumption(site=site, programs=failed.lanes, program=failed.program)
+        for ((location, argument), hint, breach, width), broken in self._hints.items():
+            source = sources(hint.location)
+            yield FalseHint(
+                site=AccessSite(
+                    kernel=kernel,
+                    launch=launch,
+                    argument=arguments[argument].name,
+                    source=source and line_of_hint(source, hint.hint),
+                ),
+                hint=hint.hint,
+                values=hint.values,
+                breach=breach,
+                access=sources(location),
+                width=width,
+                lanes=broken.lanes,
+                program=broken.program,
+                seen=broken.seen,
             )
 
     def _cell_events(
@@ -336,6 +390,12 @@ def _is_wrapped(argument: Argument, stray: _StrayLanes) -> bool:
         and -WRAP <= element < argument.extent + WRAP
         for element in (stray.element, stray.lowest, stray.highest)
     )
+
+
+def _fail(kept: dict[_Key, _StrayLanes], key: _Key, programs: Array, lanes: int) -> None:
+    known = kept.setdefault(key, _StrayLanes(0, int(programs.min()), 0, 0, 0))
+    known.lanes += lanes
+    known.program = min(known.program, int(programs.min()))
 
 
 def _by_place(item: tuple[Place, object]) -> Place:

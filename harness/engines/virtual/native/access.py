@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from harness.engines.ttir.ir import Operation
+from harness.engines.ttir.wide_accesses import Vector
 from harness.engines.virtual.native import calling_convention
 from harness.engines.virtual.native.calling_convention import Word
 from harness.engines.virtual.native.lane_values import (
@@ -57,6 +58,8 @@ class _Access:
     mask: Tile | None
     counter: str | None
     """The stack slot that counts undefined lanes; None if there can be none."""
+    vector: Vector | None = None
+    """The lanes that a compiler hint joins; None if no hint makes the access wider."""
 
 
 def load(lowering: Lowering, operation: Operation) -> Tile:
@@ -74,7 +77,7 @@ def load(lowering: Lowering, operation: Operation) -> Tile:
     if mask is not None and other is None:
         counter = code.stack_slot("i64")
         code.do(f"store i64 0, ptr {counter}")
-    access = _Access(pointer, mask, counter)
+    access = _Access(pointer, mask, counter, lowering.vector(operation))
     undefined = _undefined_value(lowering, carried)
     result = new_buffer(lowering.arena, kind.shape, kind.element)
 
@@ -116,7 +119,7 @@ def store(lowering: Lowering, operation: Operation) -> None:
     """`tt.store`."""
     pointer, mask = _pointer_and_mask(lowering, operation, 2)
     value = lowering.tile(operation.operands[1])
-    access = _Access(pointer, mask, None)
+    access = _Access(pointer, mask, None, lowering.vector(operation))
     code = lowering.code
     element = pointer.element
 
@@ -161,7 +164,48 @@ def _checked_row(lowering: Lowering, scope: Scope, access: _Access, index: Index
     first = element.name if element.step == 1 else None
     row = CheckedRow(pointer.argument, width, active, elements, first)
     _check_covered(lowering, row, words[Word.COVERED])
+    if access.vector is not None:
+        _check_vector(scope, access, access.vector, index, (requested, elements, words[Word.BASE]))
     return row
+
+
+def _check_vector(scope: Scope, access: _Access, vector: Vector, index: Index, row: tuple[str, str, str]) -> None:
+    """Request a bailout for lanes that cannot be accessed together with the first lane of their vector."""
+    code, (requested, elements, base) = scope.code, row
+    width = max((at.width for at in index), default=0) or 1
+    numbers, flags = vector_type("i64", width), vector_type("i1", width)
+    own = as_vector(code, index[vector.axis], width)
+    first = code.value(f"and {numbers} {own}, splat (i64 {-vector.lanes})")
+    leaders = list(index)
+    leaders[vector.axis] = _position_of_leader(code, index[vector.axis], vector.lanes, first)
+    leading = tuple(leaders)
+    pointer, mask = access.pointer, access.mask
+    leader = as_vector(code, scope.at(pointer.index, leading if pointer.index.shape else ()), width)
+    distance = code.value(f"sub {numbers} {elements}, {leader}")
+    wanted = code.value(f"sub {numbers} {own}, {first}")
+    broken = code.value(f"icmp ne {numbers} {distance}, {wanted}")
+    size = max(1, BITS[storage(pointer.element)] // 8)
+    byte = code.value(f"mul {numbers} {leader}, splat (i64 {size})")
+    byte = code.value(f"add {numbers} {byte}, {splat(code, 'i64', base, width)}")
+    beyond = code.value(f"and {numbers} {byte}, splat (i64 {vector.lanes * size - 1})")
+    misaligned = code.value(f"icmp ne {numbers} {beyond}, zeroinitializer")
+    broken = code.value(f"or {flags} {broken}, {misaligned}")
+    broken = code.value(f"and {flags} {broken}, {requested}")
+    if mask is not None:
+        votes = as_vector(code, scope.at(mask, leading if mask.shape else ()), width)
+        broken = code.value(f"or {flags} {broken}, {code.value(f'xor {flags} {votes}, {requested}')}")
+    code.request_bailout(any_set(code, broken, width))
+
+
+def _position_of_leader(code: Assembly, position: LaneValues, lanes: int, first: str) -> LaneValues:
+    """Return the positions of the first lanes of vectors; one position if the lanes lie in one vector.
+
+    A row of lanes begins at a multiple of its width, so it lies in one vector if that is as wide.
+    """
+    if position.uniform or position.width <= lanes:
+        name = position.name
+        return LaneValues("i64", code.value(f"and i64 {name}, {-lanes}") if name.startswith("%") else name)
+    return LaneValues("i64", first, position.width)
 
 
 def _check_covered(lowering: Lowering, row: CheckedRow, covered: str) -> None:

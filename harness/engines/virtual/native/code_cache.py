@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+from harness.engines.ttir import axis_claims, wide_accesses
 from harness.engines.virtual.native.llvm_jit import Host
 from harness.engines.virtual.native.lowering import ReportedLoad, Target
 
@@ -24,9 +25,10 @@ class Compiled:
 
 @cache
 def _lowering_version() -> str:
-    """A digest of this package's source, so that code from another version of the lowering is never loaded."""
+    """A digest of the source that decides the code, so that code from another version is never loaded."""
     digest = hashlib.sha256()
-    for path in sorted(Path(__file__).parent.glob("*.py")):
+    analyses = (axis_claims, wide_accesses)
+    for path in (*sorted(Path(__file__).parent.glob("*.py")), *(Path(str(each.__file__)) for each in analyses)):
         digest.update(path.read_bytes())
     return digest.hexdigest()
 

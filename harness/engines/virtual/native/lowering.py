@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from harness.engines.ttir.ir import Block, Module, Operation, TtirRegion
+from harness.engines.ttir.wide_accesses import Vector, wide_accesses
 from harness.engines.virtual.machine import TERMINATORS
 from harness.engines.virtual.native.arith import COSTS, RULES
 from harness.engines.virtual.native.lane_values import LaneValues
@@ -97,11 +98,17 @@ class Lowering:
         self._handlers = handlers
         self._numbers = {id(operation): number for number, operation in enumerate(numbered(module))}
         self._uses = _Uses()
+        self._wide = wide_accesses(module.kernel)
 
     def site(self, operation: Operation, argument: int) -> int:
         """Register a load and return its site number."""
         self.sites.append(ReportedLoad(self._numbers[id(operation)], argument))
         return len(self.sites) - 1
+
+    def vector(self, operation: Operation) -> Vector | None:
+        """Return the lanes that a compiler hint joins in a load or store; None if no hint makes it wider."""
+        wide = self._wide.get(id(operation))
+        return wide and wide.vector
 
     # --- values ---
 

@@ -20,26 +20,32 @@ MOST_LINES = 200
 
 def assertion(machine: Machine, operation: Operation, frame: list[Value]) -> None:
     """`tt.assert`; Triton drops it from kernels that are not compiled with `debug`."""
-    _check(machine, operation, frame, parse_string(operation.keywords[0]), is_assumption=False)
+    whole = _failing(machine, array(frame[operation.operands[0]]))
+    if whole is None:
+        return
+    # A block that is the same for all programs has a program axis of length 1: scale the counts to all lanes.
+    lanes = prod(operation.operand_types[0].shape) * machine.width
+    failing = int(np.count_nonzero(whole)) * (lanes // whole.size)
+    message = parse_string(operation.keywords[0])
+    machine.memory.events.assertion(operation.location, message, _programs(machine, whole), failing)
 
 
 def assumption(machine: Machine, operation: Operation, frame: list[Value]) -> None:
     """`llvm.intr.assume`, of `tl.assume`: if it is false, the compiler's code may do anything."""
-    _check(machine, operation, frame, "", is_assumption=True)
+    whole = _failing(machine, array(frame[operation.operands[0]]))
+    if whole is not None:
+        machine.memory.events.assumption(operation.location, _programs(machine, whole))
 
 
-def _check(machine: Machine, operation: Operation, frame: list[Value], message: str, *, is_assumption: bool) -> None:
-    holds = array(frame[operation.operands[0]])
+def _failing(machine: Machine, holds: Array) -> Array | None:
+    """Return the lanes of all programs for which a condition is false; None if there are none."""
     fails = machine.with_active(~holds, holds.ndim)
     assert fails is not None
-    if not fails.any():
-        return
-    # A block that is the same for all programs has a program axis of length 1: scale the counts to all lanes.
-    lanes = prod(operation.operand_types[0].shape) * machine.width
-    whole = np.broadcast_to(fails, (machine.width, *fails.shape[1:]))
-    programs = machine.numbers[whole.reshape(machine.width, -1).any(axis=1)] - 1
-    failing = int(np.count_nonzero(whole)) * (lanes // whole.size)
-    machine.memory.events.assertion(operation.location, message, programs, failing, is_assumption=is_assumption)
+    return np.broadcast_to(fails, (machine.width, *fails.shape[1:])) if fails.any() else None
+
+
+def _programs(machine: Machine, failing: Array) -> Array:
+    return machine.numbers[failing.reshape(machine.width, -1).any(axis=1)] - 1
 
 
 def print_out(machine: Machine, operation: Operation, frame: list[Value]) -> None:

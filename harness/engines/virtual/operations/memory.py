@@ -11,6 +11,7 @@ from harness.engines.virtual.memory.accesses import BlockAccess
 from harness.engines.virtual.memory.addresses import addresses_of
 from harness.engines.virtual.memory.events import Place
 from harness.engines.virtual.memory.pointers import MixedPointers, Pointers
+from harness.engines.virtual.memory.vectors import check_vectors
 from harness.engines.virtual.numbers.elements import Array, carrier
 from harness.engines.virtual.operations.arith import array
 from harness.errors import CannotExecute
@@ -82,6 +83,7 @@ def _load(machine: Machine, operation: Operation, frame: list[Value], kind: Type
             _report_undefined(machine, (operation.location, target.argument), kind, lanes)
         active = machine.with_active(lanes, rank)
         block_access = BlockAccess(operation.location, target, kind, active, machine.numbers, volatile=volatile)
+        _check_vectors(machine, operation, address, block_access)
         parts.append(machine.memory.load(block_access, other))
     return merge_by_argument(address, parts)
 
@@ -110,7 +112,18 @@ def store(machine: Machine, operation: Operation, frame: list[Value]) -> None:
     mask = array(frame[operation.operands[2]]) if len(operation.operands) > 2 else None
     for target, lanes in split_by_argument(address, mask):
         active = machine.with_active(lanes, value.ndim)
-        machine.memory.store(BlockAccess(operation.location, target, kind, active, machine.numbers), value)
+        block_access = BlockAccess(operation.location, target, kind, active, machine.numbers)
+        _check_vectors(machine, operation, address, block_access)
+        machine.memory.store(block_access, value)
+
+
+def _check_vectors(
+    machine: Machine, operation: Operation, address: Pointers | MixedPointers, access: BlockAccess
+) -> None:
+    """Check an access that a hint makes wider.  Of pointers into several arguments no hint is judged."""
+    wide = machine.wide_accesses.get(id(operation)) if machine.wide_accesses else None
+    if wide is not None and isinstance(address, Pointers):
+        check_vectors(machine.memory, access, wide)
 
 
 def to_pointer(machine: Machine, operation: Operation, frame: list[Value]) -> Value:

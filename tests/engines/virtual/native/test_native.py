@@ -282,7 +282,7 @@ def test_native_code_leaves_a_false_assumption_to_the_machine(gpu: Gpu, code: Na
     assuming_kernel[(4,)](torch.zeros(4), 3)
     assuming_kernel[(4,)](torch.zeros(4), 2)
     assert [launch.executor for launch in gpu.seen] == ["native", "numpy"]
-    assert [type(event).__name__ for event in gpu.memory] == ["AssertFailed"]
+    assert [type(event).__name__ for event in gpu.memory] == ["FalseAssumption"]
 
 
 def test_a_bailout_restores_memory(gpu: Gpu, code: NativeCode) -> None:

@@ -5,7 +5,6 @@
 # pyright: reportMissingParameterType=false, reportUnknownParameterType=false, reportArgumentType=false
 # pyright: reportCallIssue=false, reportIndexIssue=false, reportOperatorIssue=false
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -16,7 +15,7 @@ import triton.language as tl
 from harness.engines.virtual.engine_settings import STEP_LIMIT_VARIABLE
 from harness.engines.virtual.machine import RunawayKernel
 from harness.engines.virtual.native.native_code import ExecutorMode, NativeCode
-from harness.model.run import AccessSite, AssertFailed, Source
+from harness.model.run import AccessSite, AssertFailed, FalseAssumption, Source
 from harness.oracles.endings import describe
 from tests.engines.conftest import Gpu, line_of
 
@@ -232,5 +231,5 @@ def assuming_kernel(x, out, least):
 def test_a_false_assumption_is_reported_by_every_executor(gpu: Gpu, executor: ExecutorMode) -> None:
     gpu.launches.native = NativeCode(executor, None)
     assuming_kernel[(4,)](torch.zeros(4), torch.zeros(4), 0)
-    expected = failed("assuming_kernel", "the assumption", "", 1, 0)
-    assert gpu.memory == [replace(expected, is_assumption=True)]
+    site = failed("assuming_kernel", "the assumption", "", 1, 0).site
+    assert gpu.memory == [FalseAssumption(site=site, programs=1, program=0)]

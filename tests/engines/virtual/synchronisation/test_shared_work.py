@@ -211,7 +211,7 @@ def launch_branches(gpu: Gpu, programs: int, out: torch.Tensor) -> None:
             ttir=BRANCHES,
             grid=(programs, 1, 1),
             stream=0,
-            source=SimpleNamespace(fn=function, signature=signature, constants={}),
+            source=SimpleNamespace(fn=function, signature=signature, constants={}, attrs={}),
             metadata=SimpleNamespace(num_warps=ONE_PER_SM, num_stages=1),
             arguments=[counters(), out, programs],
         )
