@@ -24,6 +24,7 @@ CHOSEN = frozenset(
         "out_of_bounds_store",
         "grid_barrier",
         "rows_along_y",
+        "false_contiguity",
         "mean_read_early",
         "first_config_too_large",
         "shifted_reload",

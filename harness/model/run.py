@@ -291,11 +291,10 @@ class FalseHint:
     """The number of lanes in such groups that cannot be accessed at once."""
     program: int
     """The linear id of the first program with such a group."""
-    seen: tuple[int, int]
-    """In its first such group: for lanes apart, the elements of the first lane and of the first that is no neighbour.
+    seen: tuple[int, ...]
+    """In its first such group: for lanes apart, the elements of two of them, and how many lanes one is after the other.
 
-    For misaligned lanes, the first element and its bytes beyond a multiple.  For uneven lanes, how many the mask has,
-    and of how many.
+    For misaligned lanes, the first element and its bytes beyond a multiple.  For uneven lanes, how many the mask has.
     """
 
 

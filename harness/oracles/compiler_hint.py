@@ -7,7 +7,7 @@ from harness.model.run import FalseAssumption, FalseHint, ForeignArgument, HintB
 from harness.model.verdict import Fail, Verdict
 from harness.oracles.base import Evidence, SingleRunOracle
 from harness.oracles.memory_events import at_line, judge_lines, place_of
-from harness.oracles.traits import Causality, PromiseScope, Traits
+from harness.oracles.traits import PromiseScope, Traits
 
 Promise = FalseAssumption | FalseHint | ForeignArgument
 
@@ -37,9 +37,7 @@ class CompilerHintsHold(SingleRunOracle):
 
     name = "compiler-hint"
     promise = "What a kernel tells the compiler is true: assumptions, hints about lanes, specialised arguments."
-    traits = Traits(
-        rank=145, flaw=FlawKind.PROMISE, causality=Causality.KERNEL, scope=PromiseScope.LAUNCH, ends_launches=True
-    )
+    traits = Traits(rank=145, flaw=FlawKind.PROMISE, scope=PromiseScope.LAUNCH)
 
     def judge(self, evidence: Evidence) -> tuple[Verdict, ...]:
         """Fail once for each line with a false hint, and for each argument that the build was not made for."""
@@ -84,11 +82,13 @@ def sentence(event: Promise) -> str:
 
 
 def _shown(event: FalseHint) -> str:
-    name, (first, second) = event.site.argument, event.seen
+    name, first, *more = event.site.argument, *event.seen
     match event.breach:
         case HintBreach.APART:
-            return f"of which one is {name}[{first}] and another {name}[{second}]"
+            other, distance = more
+            lanes = "1 lane" if distance == 1 else f"{distance} lanes"
+            return f"of which {name}[{first}] and {name}[{other}] are {lanes} apart"
         case HintBreach.MISALIGNED:
-            return f"which begin at {name}[{first}], {second} bytes beyond a multiple of their size"
+            return f"which begin at {name}[{first}], {more[0]} bytes beyond a multiple of their size"
         case HintBreach.UNEVEN:
             return f"of which the mask has {first}"

@@ -1,7 +1,5 @@
 """Planted: lanes that wrap around at the end of x are described as contiguous."""
 
-import torch
-
 from harness.suite import DType, beside, op, tensor, tokens
 
 ORACLE = "compiler-hint"
@@ -24,4 +22,4 @@ def false_contiguity_repaired(x):
 @false_contiguity_repaired.reference
 def repeat(x):
     size = x.shape[0]
-    return x[torch.arange(-(-size // 64) * 64) % size]
+    return x.repeat(64)[: -(-size // 64) * 64]

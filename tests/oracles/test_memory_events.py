@@ -343,7 +343,7 @@ def test_a_failed_assertion_is_an_error_at_its_line() -> None:
     assert fail.message == f"an assertion failed in 1 lane of {KERNEL}, first in program 0 (layernorm.py:431)"
 
 
-def false_hint(breach: HintBreach, seen: tuple[int, int], *values: int) -> FalseHint:
+def false_hint(breach: HintBreach, seen: tuple[int, ...], *values: int) -> FalseHint:
     return FalseHint(
         site=site("x"),
         hint=Hint.CONTIGUITY,
@@ -369,9 +369,9 @@ JOINED = "in program 3 it joins 8 lanes of x at layernorm.py:433"
             f"tl.assume is false in 2 programs of {KERNEL}, first in program 1 (layernorm.py:431)",
         ),
         (
-            false_hint(HintBreach.APART, (200, 0), 128),
+            false_hint(HintBreach.APART, (200, 0, 1), 128),
             "layernorm.py:431",
-            f"tl.max_contiguous(128) is false: {JOINED}, of which one is x[200] and another x[0] (layernorm.py:431)",
+            f"tl.max_contiguous(128) is false: {JOINED}, of which x[200] and x[0] are 1 lane apart (layernorm.py:431)",
         ),
         (
             false_hint(HintBreach.MISALIGNED, (4, 8), 1, 16),
@@ -380,7 +380,7 @@ JOINED = "in program 3 it joins 8 lanes of x at layernorm.py:433"
             "size (layernorm.py:431)",
         ),
         (
-            false_hint(HintBreach.UNEVEN, (3, 8), 128),
+            false_hint(HintBreach.UNEVEN, (3,), 128),
             "layernorm.py:431",
             f"tl.max_contiguous(128) is false: {JOINED}, of which the mask has 3 (layernorm.py:431)",
         ),

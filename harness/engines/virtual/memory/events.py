@@ -94,7 +94,7 @@ class _StrayLanes:
 class _Broken:
     lanes: int
     program: int
-    seen: tuple[int, int]
+    seen: tuple[int, ...]
     """As in `FalseHint`, of the program's first group."""
 
 
@@ -103,7 +103,7 @@ class BrokenGroups:
     """Groups of lanes that one access cannot join, as arrays with an entry for each group."""
 
     programs: Array
-    seen: tuple[Array, Array]
+    seen: tuple[Array, ...]
     lanes_each: int
     """How many groups of the programs' whole blocks one entry stands for."""
 
@@ -220,7 +220,7 @@ class EventCollector:
         """Record groups of lanes that an access cannot join, although a hint says so."""
         first = int(broken.programs.argmin())
         program, lanes = int(broken.programs[first]), len(broken.programs) * width * broken.lanes_each
-        seen = int(broken.seen[0][first]), int(broken.seen[1][first])
+        seen = tuple(int(fact[first]) for fact in broken.seen)
         known = self._hints.setdefault((place, hint, breach, width), _Broken(0, program, seen))
         known.lanes += lanes
         if program < known.program:

@@ -6,7 +6,6 @@ for other lanes only, or that widens no access, does no harm and is not judged.
 """
 
 from collections.abc import Iterator
-from math import prod
 
 import numpy as np
 
@@ -36,43 +35,32 @@ def _broken(memory: Memory, access: BlockAccess, wide: WideAccess) -> Iterator[t
     shape[axis] = extent
 
     def grouped(lanes: Array) -> Array:
-        """Move the lanes of a group to a last axis."""
+        """Return an axis of groups and a last axis of their lanes, in place of the vectors' axis."""
         last = np.moveaxis(np.broadcast_to(lanes, shape), axis, -1)
         return last.reshape(*last.shape[:-1], extent // width, width)
 
-    starts = grouped(index) - np.arange(width)
-    active = np.ones((1,) * starts.ndim, np.bool_) if mask is None else grouped(mask)
-    some = np.broadcast_to(active.any(axis=-1), starts.shape[:-1])
-    lowest = np.where(active, starts, _FAR).min(axis=-1)
-    highest = np.where(active, starts, -_FAR).max(axis=-1)
-    first_byte = lowest * size + argument.buffer.address + argument.first_byte
-    lanes_each = len(access.numbers) * prod(access.kind.shape) // prod(shape)
+    elements = grouped(index)
+    starts = elements - np.arange(width)
+    active = np.ones_like(starts, np.bool_) if mask is None else grouped(mask)
+    counts = active.sum(axis=-1)
+    lowest, highest = np.where(active, starts, _FAR).min(axis=-1), np.where(active, starts, -_FAR).max(axis=-1)
+    beyond = (lowest * size + argument.buffer.address + argument.first_byte) % (width * size)
+    lanes_each = access.lanes_each(tuple(shape))
 
-    def groups(chosen: Array, first: Array, second: Array) -> BrokenGroups:
-        programs = np.broadcast_to(_by_program(access.numbers, chosen), chosen.shape)[chosen] - 1
-        return BrokenGroups(programs, (first[chosen], second[chosen]), lanes_each)
+    def groups(chosen: Array, *seen: Array) -> BrokenGroups:
+        numbers = access.numbers if len(chosen) == len(access.numbers) else access.numbers[:1]
+        programs = np.broadcast_to(numbers.reshape(-1, *(1,) * (chosen.ndim - 1)), chosen.shape)
+        return BrokenGroups(programs[chosen] - 1, tuple(fact[chosen] for fact in seen), lanes_each)
 
-    apart = some & (lowest != highest)
+    apart = (counts > 0) & (lowest != highest)
     if apart.any():
-        elements = starts + np.arange(width)
-        at = np.argmax(active, axis=-1)[..., None]
-        leader = np.take_along_axis(starts, np.broadcast_to(at, (*starts.shape[:-1], 1)), -1)
-        stray = np.argmax(active & (starts != leader), axis=-1)[..., None]
-        own, other = (
-            np.take_along_axis(elements, np.broadcast_to(each, leader.shape), -1)[..., 0] for each in (at, stray)
-        )
-        yield HintBreach.APART, groups(apart, own, other)
-    misaligned = some & ~apart & (first_byte % (width * size) != 0)
+        first = np.argmax(active, axis=-1)[..., None]
+        stray = np.argmax(active & (starts != np.take_along_axis(starts, first, -1)), axis=-1)[..., None]
+        pair = (np.take_along_axis(elements, lane, -1)[..., 0] for lane in (first, stray))
+        yield HintBreach.APART, groups(apart, *pair, (stray - first)[..., 0])
+    misaligned = (counts > 0) & ~apart & (beyond > 0)
     if misaligned.any():
-        yield HintBreach.MISALIGNED, groups(misaligned, lowest, first_byte % (width * size))
-    if wide.mask is not None:
-        counts = np.broadcast_to(active, starts.shape).sum(axis=-1)
-        uneven = (counts > 0) & (counts < width)
-        if uneven.any():
-            yield HintBreach.UNEVEN, groups(uneven, counts, np.full_like(counts, width))
-
-
-def _by_program(numbers: Array, like: Array) -> Array:
-    """Return the programs' numbers along the leading axis of an array; the first if it has one entry for all."""
-    own = numbers if like.shape[0] == len(numbers) else numbers[:1]
-    return own.reshape(-1, *(1,) * (like.ndim - 1))
+        yield HintBreach.MISALIGNED, groups(misaligned, lowest, beyond)
+    uneven = (counts > 0) & (counts < width)
+    if uneven.any():
+        yield HintBreach.UNEVEN, groups(uneven, counts)
