@@ -41,6 +41,8 @@ class OriginFault(StrEnum):
     """The output was there before the call, and nothing stored to it since."""
     UNCOMPARED = "uncompared"
     """There is more memory than can be compared."""
+    READ = "read"
+    """Host code reads the numbers of a tensor."""
     ELSEWHERE = "elsewhere"
     """A launch or an operator gets values that come from neither."""
 

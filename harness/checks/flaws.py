@@ -56,6 +56,7 @@ ORIGINS: Mapping[OriginFault, tuple[FlawKind, str]] = {
     OriginFault.KEPT: (FlawKind.COPIED, "most of the output is not what {kernel} or another kernel stored"),
     OriginFault.EARLIER: (FlawKind.REPEATED, "the output was there before the call, and no kernel stored to it"),
     OriginFault.UNCOMPARED: (FlawKind.TAMPERING, "the memory of {kernel} is larger than can be compared"),
+    OriginFault.READ: (FlawKind.NO_KERNEL, "host code reads the numbers of a tensor"),
     OriginFault.ELSEWHERE: (FlawKind.NO_KERNEL, "values come from outside torch and Triton, before {kernel}"),
 }
 CHANCE_SHARE = 0.5

@@ -12,6 +12,7 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 import torch
+from torch.overrides import TorchFunctionMode
 
 from harness.checks.answer import OriginFault
 from harness.checks.kept_outputs import bytes_of
@@ -87,6 +88,7 @@ class ValueOrigins(OperatorMode):
         self._bytes = 0
         self.work = Counter[str]()
         """The arithmetic of torch's operators."""
+        self._host_reads = _HostReads()
         self._has_elsewhere = False
         self._was_ended = False
         """True if the candidate made launches unseen."""
@@ -98,10 +100,12 @@ class ValueOrigins(OperatorMode):
 
     def __enter__(self) -> Self:
         launch_watchers.append(self)
+        self._host_reads.__enter__()
         return super().__enter__()
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         super().__exit__(kind, error, at)
+        self._host_reads.__exit__(kind, error, at)
         self._was_ended = self not in launch_watchers
         launch_watchers.clear()
 
@@ -165,12 +169,13 @@ class ValueOrigins(OperatorMode):
         self, outputs: Mapping[str, torch.Tensor], inputs: Mapping[str, torch.Tensor]
     ) -> Iterator[tuple[OriginFault, bool]]:
         """Yield what is wrong with the origin of the outputs, and whether chance may do that; `inputs` as they were."""
-        if self._was_ended:
-            yield OriginFault.UNSEEN, False
-        if self._has_elsewhere:
-            yield OriginFault.ELSEWHERE, False
-        if self._bytes > MOST_BYTES:
-            yield OriginFault.UNCOMPARED, False
+        of_call = {
+            OriginFault.UNSEEN: self._was_ended,
+            OriginFault.ELSEWHERE: self._has_elsewhere,
+            OriginFault.READ: self._host_reads.numbers > SMALL,
+            OriginFault.UNCOMPARED: self._bytes > MOST_BYTES,
+        }
+        yield from ((fault, False) for fault, is_seen in of_call.items() if is_seen)
         given = [(value.numel(), _sample(value)) for value in inputs.values()]
         for output in outputs.values():
             if not output.numel() or _is_among(output, given):
@@ -249,6 +254,33 @@ class ValueOrigins(OperatorMode):
             return 0.0 if self._bytes <= MOST_BYTES else 1.0
         counts = output.detach().reshape(-1) != 0
         return float(made.reshape(-1)[counts].double().mean()) if bool(counts.any()) else 1.0
+
+
+class _HostReads(TorchFunctionMode):
+    """Counts the floating-point numbers that host code reads: what it computes from them may return as a number."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.numbers = 0
+
+    def __torch_function__(
+        self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
+    ) -> Any:
+        """Call the function, and count what it hands to the host."""
+        if func in _READS and args[0].is_floating_point():
+            self.numbers += args[0].numel()
+        return func(*args, **(kwargs or {}))
+
+
+_READS = frozenset(
+    {
+        torch.Tensor.tolist,
+        torch.Tensor.numpy,
+        torch.Tensor.__array__,
+        torch.Tensor.item,
+        torch.Tensor.__float__,
+    }
+)
 
 
 def is_constant(value: torch.Tensor) -> bool:

@@ -156,6 +156,11 @@ def test_a_task_says_what_torch_may_do(checker: Checker) -> None:
     assert (allowed.ruling, list(map(str, allowed.torch)), allowed.flaws) == (Ruling.RIGHT, ["mul 100%"], ())
 
 
+def test_a_number_that_host_code_computes_is_told(checker: Checker) -> None:
+    verdict = checker.check("candidates.py:total_on_host", "candidates.py:total", "candidates.py:sample")
+    assert any(flaw.message.startswith("host code reads the numbers of a tensor") for flaw in verdict.flaws)
+
+
 def test_copies_in_a_few_large_cases_suffice(checker: Checker) -> None:
     assert kinds(verdict_on(checker, "copies_large_ones")) == {FlawKind.COPIED, FlawKind.NO_KERNEL}
 
