@@ -29,7 +29,7 @@ import re
 import sys
 import sysconfig
 import traceback
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from types import ModuleType
 from typing import Any, TypedDict, TypeVar, Unpack
@@ -87,7 +87,7 @@ ARGUMENTS = frozenset({"dims", "inputs", *OpSettings.__annotations__})
 """The keyword arguments of `op`."""
 CONTIGUITIES = (False, True, "rows")
 BY_NAME = ("dims", "inputs", "options", "environment", "host_configs", "stubs")
-SEVERAL = ("dtypes", "requires", "refuses", "waives", "apart", "buckets")
+SEVERAL = ("dtypes", "requires", "refuses", "waives", "apart", "independent", "buckets")
 
 INSTALLED = (
     *(sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")),
@@ -528,6 +528,44 @@ def _mistakes(arguments: Mapping[str, Any]) -> Iterator[str]:
     yield from _mistakes_of_host_configs(arguments)
     if undeclared := sorted(set(arguments.get("apart", ())) - set(arguments["dims"])):
         yield f"keeps undeclared dims apart: {', '.join(undeclared)}"
+    yield from _mistakes_of_rows(arguments)
+
+
+def _mistakes_of_rows(arguments: Mapping[str, Any]) -> Iterator[str]:
+    """Check that the rows can be cut out of each input: along axes of the dim alone."""
+    inputs: Mapping[str, Input] = arguments["inputs"]
+    for dim in arguments.get("independent", ()):
+        if dim not in arguments["dims"]:
+            yield f"has independent rows of an {unknown('dim', dim, arguments['dims'])}"
+        yield from _uncut("independent", dim, inputs.items())
+    if not (name := arguments.get("sequences", "")):
+        return
+    bounds = inputs.get(name)
+    if not isinstance(bounds, Segments):
+        yield f"has sequences={name!r}: write the name of a segments(…) input"
+        return
+    for dim in (bounds.total, bounds.count):
+        if dim not in arguments["dims"]:
+            yield f"has sequences={name!r}, whose tokens and count must each be a dim, not {dim!r}"
+        others = tuple((other, kind) for other, kind in inputs.items() if other != name)
+        yield from _uncut("sequences", str(dim), others, may_be_absent=dim == bounds.count)
+
+
+def _uncut(
+    argument: str, dim: str, inputs: Iterable[tuple[str, Input]], *, may_be_absent: bool = False
+) -> Iterator[str]:
+    """Yield what keeps the rows of a dim from being cut out of inputs, among them that none has an axis of it."""
+    is_carried = may_be_absent
+    for name, declaration in inputs:
+        axes = tuple(declaration.shape) if isinstance(declaration, Shaped) else ()
+        is_carried |= dim in axes
+        alone = all(dim not in Tensor(shape=(extent,)).named for extent in axes if extent != dim)
+        if dim in declaration.named - (declaration.dims_of_shape if isinstance(declaration, Shaped) else set()):
+            yield f"has {argument} rows of {dim}, which bounds the values of {name}: they cannot be cut out"
+        elif not alone:
+            yield f"has {argument} rows of {dim}, which {name} combines with other dims on one axis"
+    if not is_carried:
+        yield f"has {argument} rows of {dim}, of which no input has an axis"
 
 
 def _mistakes_of_values(options: Mapping[str, Any], environment: Mapping[str, Any]) -> Iterator[str]:
@@ -661,8 +699,8 @@ def op(
         dims: the range of each size by name, for example `{"T": tokens(), "D": width()}`.
         inputs: what the function takes, by name: `tensor(…)`, `integers(…)`, `segments(…)`, `sizes(…)`, `built(…)`.
         more: `compiled`, and other fields of `harness.model.op.Op`: `options`, `environment`, `host_configs`,
-            `dtypes`, `where`, `refuses`, `requires`, `stubs`, `waives`, `apart`, `buckets`, `slack`, `threads`,
-            `graphs`, `launches`, `forks`, `contiguous`, `defined`.
+            `dtypes`, `where`, `refuses`, `requires`, `stubs`, `waives`, `apart`, `independent`, `sequences`, `buckets`,
+            `slack`, `threads`, `graphs`, `launches`, `forks`, `contiguous`, `defined`.
     """
 
     def declare(call: Callable[..., Any]) -> Declaration:

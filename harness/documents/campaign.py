@@ -9,6 +9,7 @@ from harness.documents.op_checks import OpChecks, UncheckedOp
 from harness.model.avoided import AvoidedDraws, SetAsideOp
 from harness.model.finding import Finding
 from harness.model.merging import ALL, ANY, EACH_ONCE, LARGEST_FIRST, RELEASES, ROWS, SORTED, TOTAL
+from harness.model.row_check import RowBits
 from harness.model.verdict import Outcome, Severity
 
 
@@ -34,6 +35,21 @@ class SizeCount:
     size: int
     sm_count: int
     outcome: Outcome
+    cases: int = field(metadata=TOTAL)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RowCount:
+    """How many row checks of one op on one device say the same of one kernel with one config."""
+
+    op: str
+    device: str
+    """The slug."""
+    kernel: str
+    """Empty if torch stored the results."""
+    config: str
+    """The config of an autotuned kernel; empty for others."""
+    bits: RowBits
     cases: int = field(metadata=TOTAL)
 
 
@@ -101,6 +117,8 @@ class CampaignReport:
     """What is wrong with the list of known issues."""
     verdicts: tuple[VerdictCount, ...] = field(default=(), metadata=ROWS)
     tested_sizes: tuple[SizeCount, ...] = field(default=(), metadata=ROWS)
+    row_checks: tuple[RowCount, ...] = field(default=(), metadata=ROWS)
+    """What row checks say about kernels and their configs, for ops that declare independent rows."""
     op_checks: tuple[OpChecks, ...] = field(default=(), metadata=ROWS)
     """A row for each op on each device that the search was to cover."""
     unchecked: tuple[UncheckedOp, ...] = ()

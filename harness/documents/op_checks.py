@@ -23,6 +23,7 @@ SECOND_RUN_WORDS: Mapping[SecondRun, str] = {
     SecondRun.THREADS: "runs with another thread",
     SecondRun.LATER: "later calls",
     SecondRun.GRAPH: "replays of a CUDA graph",
+    SecondRun.ROWS: "runs on other rows",
     SecondRun.BUILD: "runs of unoptimised code",
 }
 """The kinds of second runs in words, for many of them."""

@@ -101,6 +101,12 @@ def _checks_all(expected: Expected, dtype: torch.dtype, tolerance: Tolerance) ->
     return in_reach and expected.in_range is None and expected.checks_noise
 
 
+def checked_cells(result: torch.Tensor, expected: Expected, tolerance: Tolerance) -> Array:
+    """Return the mask of the elements of a result that `compare` checks."""
+    wide = result.detach().to(torch.float64).reshape(expected.truth.values.shape).numpy()
+    return _checked(wide, expected, result.dtype, tolerance)
+
+
 def _checked(wide: Array, expected: Expected, dtype: torch.dtype, tolerance: Tolerance) -> Array:
     """Return the mask of elements that are checked."""
     truth = expected.truth

@@ -49,6 +49,7 @@ from harness.execution.nan_taint import holds_infinity, infinity_as_nan
 from harness.execution.oversized_tensors import SparseMemory, UnknownValues
 from harness.execution.picked_configs import picking
 from harness.execution.result_forms import OutputsDiffer, Tensors, differences, form_of, forms, in_type, named
+from harness.execution.row_trials import Arrangement, OutputAxes, difference, output_cotangents
 from harness.execution.rounding_samples import BARE, IN_DOUBT, UNROUNDED, USUALLY, Sampling
 from harness.execution.suite_arguments import arguments_for, results_asked_for
 from harness.execution.tolerance import NO_ERROR, Array, Expected, Truth, error_of, tolerance_of
@@ -57,6 +58,7 @@ from harness.model.later_calls import GraphReplay
 from harness.model.op import Op
 from harness.model.paired_run import PairedRunRequest, Sketch
 from harness.model.product_precision import product_epsilon
+from harness.model.row_check import RowDifference
 from harness.model.run import Completed, Ending, ExactComparison, FormMismatch, NanResult, Result, ResultForm, Role
 
 HALVES = (torch.float16, torch.bfloat16)
@@ -122,6 +124,44 @@ class Execution(CaseExecution):
         """Run the case in a CUDA graph, forward only, beside calls without one."""
         ending, replay = self._ended(op, lambda: self._replayed(op, case), None)
         return replay or GraphReplay(ending=ending)
+
+    def run_rows(
+        self, op: Op, arrangement: Arrangement, axes: OutputAxes
+    ) -> tuple[Ending, Mapping[str, RowDifference | None]]:
+        """Run rows of a case in other company; call it after `run` of the case, and before that of another one.
+
+        Returns how it ended, and for each result that carries the rows how they differ; None for equal bits.
+        """
+        return self._ended(op, lambda: self._row_differences(op, arrangement, axes), {})
+
+    def _row_differences(
+        self, op: Op, arrangement: Arrangement, axes: OutputAxes
+    ) -> Mapping[str, RowDifference | None]:
+        compared = self._compared_last
+        assert compared is not None, "the case has not been compared with its definition"
+        assert compared.computed.case == arrangement.original, "another case has run since"
+        before = compared.computed
+
+        def cotangents(case: Case, outputs: Tensors) -> Tensors:
+            assert case == arrangement.case
+            return output_cotangents(arrangement, axes, before.cotangents, outputs)
+
+        drawn = DrawnTensors(inputs=arrangement.inputs, cotangents=cotangents)
+        results = self._compute(op, arrangement.case, is_again=True, drawn=drawn).results
+        found: dict[str, RowDifference | None] = {}
+        with self._timed("compare"), plain_torch():
+            for name, expected in compared.expected.items():
+                value, after = before.results.get(name), results.get(name)
+                if value is None or after is None or tuple(value.shape) != expected.truth.values.shape:
+                    continue
+                if expected.role is Role.GRADIENT:
+                    own = {} if axes.sums_rows else arrangement.axes_of_input(op, name[2:], tuple(value.shape))
+                else:
+                    own = axes.by_name.get(name, {})
+                if own:
+                    tolerance = tolerance_of(expected, value.dtype, op.slack)
+                    found[name] = difference(name, (value, after), arrangement, own, expected, tolerance)
+        return found
 
     def _results(self, op: Op, case: Case) -> tuple[Result, ...]:
         computed = self._compute(op, case)
@@ -214,22 +254,31 @@ class Execution(CaseExecution):
             )
 
     def _compute(
-        self, op: Op, case: Case, *, is_again: bool = False, around: LibraryContext | None = None
+        self,
+        op: Op,
+        case: Case,
+        *,
+        is_again: bool = False,
+        around: LibraryContext | None = None,
+        drawn: "DrawnTensors | None" = None,
     ) -> "_Computed":
         """Make the inputs, and call the library forward and backward, in the context `around`."""
         with picking(op, case) as called:
-            computed = self._compute_picked(op, case, is_again=is_again, around=around)
+            tensors = drawn or DrawnTensors()
+            computed = self._compute_picked(op, case, is_again=is_again, around=around, tensors=tensors)
         if not is_again:
             self.unasked = tuple(picked.function for picked in case.picked if picked.function not in called)
         return computed
 
-    def _compute_picked(self, op: Op, case: Case, *, is_again: bool, around: LibraryContext | None) -> "_Computed":
+    def _compute_picked(
+        self, op: Op, case: Case, *, is_again: bool, around: LibraryContext | None, tensors: "DrawnTensors"
+    ) -> "_Computed":
         self._observer.on_begin(case, is_again=is_again)
         self._check_memory(op, case)
         sparse_memory = partial(SparseMemory, UnknownValues())
         context = sparse_memory if case.scale is Scale.OVERSIZED else around or self._library_context
         with self._timed("inputs"), plain_torch():
-            declared = make_inputs(op, case)
+            declared = tensors.inputs(op, case)
             kept, passed = self._passed(case, {name: value for name, value in declared.items() if value is not None})
             kept = without_undefined_cells(op, case, kept)
             inputs = {**dict.fromkeys(declared), **passed}
@@ -240,7 +289,7 @@ class Execution(CaseExecution):
         with self._timed("inputs"), plain_torch():
             self._observer.on_outputs(outputs)
             undefined = _fitted(undefined_outputs(op, case, {**dict.fromkeys(declared), **kept}), outputs)
-            drawn = without_cells(make_cotangents(case, outputs), undefined)
+            drawn = without_cells(tensors.cotangents(case, outputs), undefined)
             kept_cotangents, cotangents = self._passed(case, drawn)
         leaves = {name: value for name in op.wanted_gradients(case) if (value := inputs[name]) is not None}
         asked = results_asked_for(op.reference, outputs, {*declared, *op.settings(case)})
@@ -409,6 +458,14 @@ class Execution(CaseExecution):
             results.append(compare(name, value, expected[name], tolerance, replace(noted, writer=self._writers[name])))
         self._observer.on_expected(op, values, expected)
         return tuple(results)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DrawnTensors:
+    """Where the inputs and the cotangents of a run come from; by default from the case's seed."""
+
+    inputs: Callable[[Op, Case], Mapping[str, torch.Tensor | None]] = make_inputs
+    cotangents: Callable[[Case, Tensors], Tensors] = make_cotangents
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -123,11 +123,13 @@ def values_of_input(op: Op, case: Case, name: str, before: Mapping[str, torch.Te
         case Integers():
             is_oversized = case.scale is Scale.OVERSIZED
             is_sparse = _is_sparse(case, declared.extents(dims))
-            return draw_integers(declared, dims, _generator(case, name), is_sparse=is_sparse, is_oversized=is_oversized)
+            return draw_integers(
+                declared, dims, generator_of(case, name), is_sparse=is_sparse, is_oversized=is_oversized
+            )
         case Segments():
-            return draw_segments(declared, dims, _generator(case, name))
+            return draw_segments(declared, dims, generator_of(case, name))
         case Sizes():
-            return draw_sizes(declared, dims, _generator(case, name))
+            return draw_sizes(declared, dims, generator_of(case, name))
         case Built():
             return _built(op, case, name, declared, before)
 
@@ -138,7 +140,7 @@ def broadcast_axes(op: Op, case: Case, name: str) -> tuple[int, ...]:
     if case.layout_of(name) is not Layout.BROADCAST or not isinstance(declared, Shaped):
         return ()
     axes = [axis for axis, extent in enumerate(declared.shape) if extent in declared.broadcasts]
-    chosen = int(torch.randint(1, 1 << len(axes), (), generator=_generator(case, f"broadcast:{name}")))
+    chosen = int(torch.randint(1, 1 << len(axes), (), generator=generator_of(case, f"broadcast:{name}")))
     return tuple(axis for number, axis in enumerate(axes) if chosen >> number & 1)
 
 
@@ -146,7 +148,7 @@ def _built(op: Op, case: Case, name: str, declared: Built, before: Mapping[str, 
     shape, dtype = declared.extents(case.dims), BUILT_DTYPES[declared.dtype]
     if _is_sparse(case, shape):
         return sparse(shape, dtype)
-    known = {"generator": _generator(case, name), **before}
+    known = {"generator": generator_of(case, name), **before}
     value = declared.by(**arguments_for(declared.by, known, op.settings(case)))
     if not isinstance(value, torch.Tensor) or tuple(value.shape) != shape or value.dtype is not dtype:
         form = f"{tuple(value.shape)} of {value.dtype}" if isinstance(value, torch.Tensor) else repr(value)
@@ -205,7 +207,7 @@ def independent_of_taint(op: Op, case: Case, result: str) -> npt.NDArray[np.bool
 
 def _nan_taint(op: Op, case: Case) -> NanTaint | None:
     # The old word stays in the name of the generator: it decides what equal seeds draw.
-    return nan_taint(op, case, _generator(case, "spoiled:")) if case.values is ValueDistribution.NAN_TAINTED else None
+    return nan_taint(op, case, generator_of(case, "spoiled:")) if case.values is ValueDistribution.NAN_TAINTED else None
 
 
 def make_cotangents(case: Case, outputs: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
@@ -258,7 +260,7 @@ def _is_sparse(case: Case, shape: tuple[int, ...]) -> bool:
 
 
 def _numbers(case: Case, name: str, shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
-    generator = _generator(case, name)
+    generator = generator_of(case, name)
     values = torch.randn(shape, generator=generator, dtype=torch.float32)
     if dtype is torch.float64:  # with digits that float32 does not have
         values = values + torch.randn(shape, generator=generator, dtype=torch.float64) * 2.0**-25
@@ -288,7 +290,7 @@ def _numbers(case: Case, name: str, shape: tuple[int, ...], dtype: torch.dtype) 
 
 def _infinite(case: Case, name: str, shape: tuple[int, ...]) -> torch.Tensor:
     """Return the mask of elements that are minus infinity: scattered ones, whole rows, rows but for one element."""
-    generator = _generator(case, f"infinite:{name}")
+    generator = generator_of(case, f"infinite:{name}")
     share = INFINITE_SHARES[int(torch.randint(len(INFINITE_SHARES), (), generator=generator))]
     infinite = torch.rand(shape, generator=generator) < share
     if len(shape) > 1 and prod(shape) and share:
@@ -299,10 +301,11 @@ def _infinite(case: Case, name: str, shape: tuple[int, ...]) -> torch.Tensor:
 
 
 def _normal(case: Case, name: str, shape: tuple[int, ...]) -> torch.Tensor:
-    return torch.randn(shape, generator=_generator(case, name), dtype=torch.float32)
+    return torch.randn(shape, generator=generator_of(case, name), dtype=torch.float32)
 
 
-def _generator(case: Case, name: str) -> torch.Generator:
+def generator_of(case: Case, name: str) -> torch.Generator:
+    """Return the generator of one tensor, or of whatever else has the name, by the seed of the case."""
     return torch.Generator().manual_seed(seed_of(case.seed, name))
 
 

@@ -14,7 +14,7 @@ from math import prod
 from typing import Protocol, TypeVar
 
 from harness.execution.paired_run_policy import ONE_CASE_IN, choice_number, is_sampled
-from harness.model.case import CallContext, Case, LaneFill, Scale
+from harness.model.case import CallContext, Case, LaneFill, Scale, ValueDistribution
 from harness.model.op import Op
 from harness.model.paired_run import SecondRun
 from harness.model.run import Completed, Raised, Run, UndefinedLanes
@@ -22,8 +22,8 @@ from harness.model.triton_errors import REFUSED_BUILDS
 
 EXACT_SHARE = 8
 """One case of so many has an exact run although its results are right: it takes about as long as the case."""
-MOST_TUNED_PROGRAMS = 8192
-"""Programs of all launches beyond which a case is not run again to check its autotuners: it would take long."""
+MOST_PROGRAMS_AGAIN = 8192
+"""Programs of all launches beyond which neither autotuners nor other rows are checked: it would take long."""
 
 F = TypeVar("F")
 
@@ -45,6 +45,8 @@ class Rerun(StrEnum):
     """The op is called with other sizes before, or fails before."""
     GRAPH = "graph"
     """The call is captured into a CUDA graph."""
+    ROWS = "rows"
+    """The rows that are computed together."""
 
 
 AUTOTUNER_CHECKS = (Rerun.TUNING, Rerun.KEYS, Rerun.THREADS)
@@ -69,6 +71,8 @@ def requested_reruns(run: Run, op: Op | None = None) -> Iterator[Rerun]:
         yield Rerun.EXACT
     if is_complete and needs_other_lanes(run):
         yield Rerun.LANE_FILL
+    if op is not None and needs_other_rows(op, run):
+        yield Rerun.ROWS
     if op is not None and (check := needed_autotuner_check(op, run)) is not None:
         yield check
     if op is not None and is_complete and (again := call_check(op, run.case)) is not None:
@@ -103,6 +107,16 @@ def needs_other_lanes(run: Run) -> bool:
     return is_plain and any(isinstance(event, UndefinedLanes) for event in run.memory)
 
 
+def needs_other_rows(op: Op, run: Run) -> bool:
+    """Return True if rows of a sampled case are computed again in other company, as the op declares them."""
+    case = run.case
+    is_plain = case.scale is Scale.USUAL and case.values is not ValueDistribution.NAN_TAINTED
+    is_declared = bool(op.independent or op.sequences)
+    if not (is_declared and is_plain and is_sampled(case) and run.results and isinstance(run.ending, Completed)):
+        return False
+    return _programs(run) <= MOST_PROGRAMS_AGAIN
+
+
 def needed_autotuner_check(op: Op, run: Run) -> Rerun | None:
     """Return the check of its autotuners that a case with some requests; None if it requests none.
 
@@ -110,8 +124,7 @@ def needed_autotuner_check(op: Op, run: Run) -> Rerun | None:
     """
     if isinstance(run.ending, Raised):
         return Rerun.TUNING if run.ending.kind in REFUSED_BUILDS and is_sampled(run.case) else None
-    programs = sum(prod(launch.grid) for launch in run.launches)
-    if not isinstance(run.ending, Completed) or programs > MOST_TUNED_PROGRAMS:
+    if not isinstance(run.ending, Completed) or _programs(run) > MOST_PROGRAMS_AGAIN:
         return None
     check = autotuner_check(run.case)
     return Rerun.KEYS if check is Rerun.THREADS and not op.threads else check
@@ -154,10 +167,16 @@ def decided_by_seed(second_run: SecondRun) -> bool:
     match second_run:
         case SecondRun.SM_COUNT | SecondRun.CONFIG | SecondRun.REPETITION:
             return True
-        case SecondRun.TUNING | SecondRun.KEYS | SecondRun.THREADS | SecondRun.LATER | SecondRun.GRAPH:
+        case SecondRun.TUNING | SecondRun.KEYS | SecondRun.THREADS | SecondRun.ROWS:
+            return True
+        case SecondRun.LATER | SecondRun.GRAPH:
             return True
         case SecondRun.ORDER | SecondRun.LANE_FILL | SecondRun.BUILD:
             return False
+
+
+def _programs(run: Run) -> int:
+    return sum(prod(launch.grid) for launch in run.launches)
 
 
 def with_seconds(run: Run, seconds: Mapping[str, float]) -> Run:

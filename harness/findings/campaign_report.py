@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import replace
 
-from harness.documents.campaign import CampaignReport, SizeCount, VerdictCount
+from harness.documents.campaign import CampaignReport, RowCount, SizeCount, VerdictCount
 from harness.documents.op_checks import LONG, OVERSIZED, OpChecks, unchecked, untried
 from harness.findings.known_issues import NO_ISSUES, KnownIssues
 from harness.findings.versions import versions
@@ -57,6 +57,11 @@ def report_of(
         ),
         tested_sizes=tuple(
             SizeCount(**point._asdict(), cases=count) for point, count in sorted(statistics.area.items()) if count
+        ),
+        row_checks=tuple(
+            RowCount(op=op, device=device, kernel=cell.kernel, config=cell.config, bits=cell.bits, cases=cases)
+            for (op, device), counts in sorted(statistics.ops.items())
+            for cell, cases in sorted(counts.row_cells.items())
         ),
         op_checks=_op_checks(options, statistics),
         avoided=statistics.avoided,

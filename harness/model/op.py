@@ -80,6 +80,8 @@ class OpSettings(TypedDict, total=False):
     refuses: tuple[str, ...]
     waives: Collection[str]
     apart: tuple[str, ...]
+    independent: tuple[str, ...]
+    sequences: str
     buckets: tuple[str, ...]
     slack: float
     threads: bool
@@ -140,6 +142,10 @@ class Op:
     """Names of the oracles whose promises this op does not make, for example `repeatability`."""
     apart: tuple[str, ...] = ()
     """Independent dims: infinity or NaN at one index of such a dim must not change results at other indices."""
+    independent: tuple[str, ...] = ()
+    """Dims whose indices are rows: a row of a result has the same bits whatever rows are computed with it."""
+    sequences: str = ""
+    """The name of the `segments` input whose packed sequences are such rows."""
     buckets: tuple[str, ...] = ()
     """Arguments of kernels that stand for a class of sizes: autotuners may tune anew for each of their values."""
     slack: float = 2.0

@@ -87,6 +87,8 @@ class SecondRun(StrEnum):
     """Another call of the op comes between; in the same process."""
     GRAPH = "graph"
     """The call is captured into a CUDA graph; in the same process."""
+    ROWS = "rows"
+    """The rows that are computed together; in the same process."""
     BUILD = "build"
     """The options of the assembler."""
 

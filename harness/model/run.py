@@ -33,6 +33,7 @@ from harness.model.engine_traits import EngineTraits, traits_of_engine
 from harness.model.later_calls import GraphReplay, LaterCall
 from harness.model.launch_difference import CaseAgreement
 from harness.model.picture import ElementSpan, Spread
+from harness.model.row_check import RowCheck
 from harness.model.triton_sanitizer_report import Instrumented
 from harness.model.tuning import InterruptedRun, KeyCheck, TunedRun
 
@@ -689,6 +690,8 @@ class Run:
     """Set on the virtual GPU for some sampled cases."""
     replayed: GraphReplay | None = None
     """Set on the virtual GPU for some sampled cases of an op that may be captured."""
+    rows: RowCheck | None = None
+    """Set for sampled cases of an op that declares independent rows."""
     agreement: CaseAgreement | None = None
     """None unless both the virtual and a hardware GPU ran."""
     hardware: Hardware | None = None

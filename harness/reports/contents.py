@@ -25,6 +25,7 @@ from harness.model.finding import Finding
 from harness.model.merging import merged
 from harness.model.region import Region
 from harness.model.verdict import Severity, Signature
+from harness.reports.row_table import RowTable, row_table
 from harness.reports.summary import avoided_lines
 from harness.search.campaign_statistics import PlanePoint, VerdictCell
 
@@ -122,6 +123,11 @@ class ReportContents:
         """Cases by verdict, of all campaigns together."""
         rows = self.together.verdicts
         return {VerdictCell(row.op, row.device, row.oracle, row.outcome): row.cases for row in rows}
+
+    @property
+    def row_table(self) -> RowTable:
+        """Whether a row has the same bits in other company, of all campaigns together."""
+        return row_table(self.together.row_checks)
 
     @property
     def tested_sizes(self) -> Mapping[PlanePoint, int]:

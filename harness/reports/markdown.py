@@ -7,6 +7,7 @@ from harness.model.verdict import Severity
 from harness.reports.contents import ReportContents, ReportedBug
 from harness.reports.finding_text import describe, symptom_count
 from harness.reports.report_history import stages
+from harness.reports.row_table import RowTable
 from harness.reports.summary import checks, count_text, name_of, named, unchecked_lines
 from harness.wording import counted
 
@@ -47,6 +48,7 @@ def _lines(contents: ReportContents) -> Iterator[str]:
     if len(contents.bugs) > MOST:
         yield ""
         yield f"And {len(contents.bugs) - MOST} more."
+    yield from _row_table(contents.row_table)
     yield from _changes(contents)
     if contents.damaged:
         yield ""
@@ -72,6 +74,17 @@ def _row(bug: ReportedBug) -> str:
     case = f"{describe(finding.case)}, {finding.case.device.slug}"
     shown = (", ".join(marks), signature.oracle, place, case, f"{finding.sightings:,}")
     return f"| {' | '.join(map(escaped, shown))} | `{finding.replay_command}` |"
+
+
+def _row_table(table: RowTable) -> Iterator[str]:
+    if table.lines:
+        yield ""
+        yield "Rows in other company:"
+        yield ""
+        yield f"| op | kernel | config | {' | '.join(map(escaped, table.devices))} |"
+        yield f"|---|---|---|{'---|' * len(table.devices)}"
+    for line in table.lines:
+        yield f"| {' | '.join(map(escaped, (line.op, line.kernel, line.config_words, *line.cells)))} |"
 
 
 def _changes(contents: ReportContents) -> Iterator[str]:

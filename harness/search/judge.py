@@ -194,3 +194,5 @@ def _second_runs(run: Run, paired_runs: Iterable[Run]) -> Iterator[SecondRun]:
         yield SecondRun.LATER
     if run.replayed is not None and isinstance(run.replayed.ending, Completed):
         yield SecondRun.GRAPH
+    if run.rows is not None and any(isinstance(trial.ending, Completed) for trial in run.rows.trials):
+        yield SecondRun.ROWS

@@ -8,11 +8,13 @@ from harness.execution.paired_run_policy import order_matters
 from harness.model.case import Scale
 from harness.model.host_configs import PickedConfig
 from harness.model.paired_run import SecondRun
+from harness.model.row_check import RowCell
 from harness.model.run import Completed, Run
 from harness.model.verdict import GENERATED, Outcome
 from harness.oracles import registry
 from harness.oracles.traits import Need, Traits
 from harness.search.judge import Examination, compiled_launches
+from harness.search.row_cells import row_cells
 
 
 @dataclass(slots=True, kw_only=True)
@@ -40,6 +42,9 @@ class OpStatistics:
     picked: Counter[str] = field(default_factory=Counter[str])
     """Checked cases by the config that host code picked in them; listed configs that none has checked count 0."""
 
+    row_cells: Counter[RowCell] = field(default_factory=Counter[RowCell])
+    """How many row checks say the same of a kernel with one config."""
+
     def count(self, examined: Examination) -> None:
         possible = tuple(_possible_second_runs(examined))
         builds = builds_of(examined) if any(Need.RESOURCES in traits.needs for traits in _asked(examined)) else ()
@@ -50,6 +55,7 @@ class OpStatistics:
             self.eager.update(dict.fromkeys(examined.run.eager, 1))
             self.picked.update(picked.label for picked in examined.run.case.picked if is_checked(picked, examined.run))
         self.builds.update(builds)
+        self.row_cells.update(row_cells(examined.run))
         self.compared += bool(examined.run.results)
         self.undefined += registry.is_missing_definition(examined.run, examined.verdicts)
 

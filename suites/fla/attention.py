@@ -84,7 +84,7 @@ def attended_packed(q, k, v, g, sink_bias, cu_seqlens, scale, window_size):
     )
 
 
-@op(requires=LIBRARY, dims=SIZES, inputs=sequences("B"), options=SETTINGS, apart=("B", "H"))
+@op(requires=LIBRARY, dims=SIZES, inputs=sequences("B"), options=SETTINGS, apart=("B", "H"), independent=("B",))
 def parallel_attn(q, k, v, g, sink_bias, scale, window_size):
     from fla.ops.attn.parallel import parallel_attn as attend
 
@@ -102,6 +102,7 @@ def parallel_attn_reference(q, k, v, g, sink_bias, scale, window_size):
     inputs={**sequences(1), "cu_seqlens": segments("T", "N")},
     options=SETTINGS,
     apart=("H",),
+    sequences="cu_seqlens",
 )
 def parallel_attn_varlen(q, k, v, g, sink_bias, cu_seqlens, scale, window_size):
     from fla.ops.attn.parallel import parallel_attn as attend
@@ -145,6 +146,7 @@ def decoded(q, k, v, g, sink_bias, cu_seqlens, scale, do_gate_scale, window_size
     options={"scale": (None, 0.7), "do_gate_scale": (False, True)},
     apart=("N", "H"),
     where=enough_tokens,
+    sequences="cu_seqlens",
 )
 def attn_decoding_one_step(q, k, v, g, sink_bias, cu_seqlens, scale, do_gate_scale):
     from fla.ops.attn.decoding import attn_decoding_one_step as decode
@@ -164,6 +166,7 @@ def attn_decoding_one_step_reference(q, k, v, g, sink_bias, cu_seqlens, scale, d
     options={"window_size": (1, 2, 17, 64, 100, 0)},
     apart=("N", "H"),
     where=enough_tokens,
+    sequences="cu_seqlens",
 )
 def attn_decoding_one_step_in_a_window(q, k, v, g, sink_bias, cu_seqlens, window_size):
     from fla.ops.attn.decoding import attn_decoding_one_step as decode

@@ -32,7 +32,7 @@ def enough_tokens(at):
     return at["N"] <= at["T"]
 
 
-@op(requires=LIBRARY, dims=SIZES, inputs=BATCH, options=ACTIVATION, apart=APART)
+@op(requires=LIBRARY, dims=SIZES, inputs=BATCH, options=ACTIVATION, apart=APART, independent=("B",))
 def causal_conv1d(x, weight, bias, residual, activation):
     from fla.modules.convolution import causal_conv1d as convolve
 
@@ -50,6 +50,7 @@ def causal_conv1d_reference(x, weight, bias, residual, activation):
     inputs={**BATCH, "initial_state": tensor("B", "D", "W", optional=True)},
     options=ACTIVATION,
     apart=APART,
+    independent=("B",),
 )
 def causal_conv1d_with_state(x, weight, bias, residual, initial_state, activation):
     from fla.modules.convolution import causal_conv1d as convolve
@@ -73,6 +74,7 @@ def causal_conv1d_with_state_reference(x, weight, bias, residual, initial_state,
     inputs={**BATCH, "initial_state": tensor("B", "D", "W", optional=True)},
     options=ACTIVATION,
     apart=APART,
+    independent=("B",),
 )
 def causal_conv1d_with_whole_state(x, weight, bias, residual, initial_state, activation):
     from fla.modules.convolution import causal_conv1d as convolve
@@ -87,7 +89,7 @@ def causal_conv1d_with_whole_state_reference(x, weight, bias, residual, initial_
     return convolved(x, weight, bias, residual, initial_state, activation)
 
 
-@op(requires=LIBRARY, dims=PACKED_SIZES, inputs=PACKED, options=ACTIVATION, apart=("T", "D"))
+@op(requires=LIBRARY, dims=PACKED_SIZES, inputs=PACKED, options=ACTIVATION, apart=("T", "D"), sequences="cu_seqlens")
 def causal_conv1d_varlen(x, weight, bias, residual, cu_seqlens, activation):
     from fla.modules.convolution import causal_conv1d as convolve
 
@@ -106,6 +108,7 @@ def causal_conv1d_varlen_reference(x, weight, bias, residual, cu_seqlens, activa
     options=ACTIVATION,
     apart=("N", "T", "D"),
     where=enough_tokens,
+    sequences="cu_seqlens",
 )
 def causal_conv1d_varlen_with_state(x, weight, bias, residual, initial_state, cu_seqlens, activation):
     from fla.modules.convolution import causal_conv1d as convolve
@@ -141,6 +144,7 @@ def causal_conv1d_varlen_with_state_reference(x, weight, bias, residual, initial
     },
     options={**ACTIVATION, "form": ("rows", "tokens", "packed")},
     apart=("N", "D"),
+    independent=("N",),
 )
 def causal_conv1d_update(x, cache, weight, bias, residual, activation, form):
     from fla.modules.convolution import causal_conv1d_update as update

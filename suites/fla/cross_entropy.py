@@ -17,7 +17,7 @@ SPLIT_SIZES = {"N": Dim(low=1, high=4), "V": groups(65_537, 70_001, 131_072, 131
 INPUTS = {"logits": tensor("N", "V"), "target": integers("N", low=0, high="V", ignore=IGNORED)}
 
 
-@op(requires=LIBRARY, dims=SIZES, inputs=INPUTS, options=OPTIONS, apart=("N",))
+@op(requires=LIBRARY, dims=SIZES, inputs=INPUTS, options=OPTIONS, apart=("N",), independent=("N",))
 def cross_entropy(logits, target, **given):
     return fused(logits, target, **{name: given[name] for name in OPTIONS})
 
@@ -32,7 +32,7 @@ def cross_entropy_reference(
     return loss, square.detach()
 
 
-@op(requires=LIBRARY, dims=SPLIT_SIZES, inputs=INPUTS, options=OPTIONS, apart=("N",))
+@op(requires=LIBRARY, dims=SPLIT_SIZES, inputs=INPUTS, options=OPTIONS, apart=("N",), independent=("N",))
 def cross_entropy_of_split_rows(logits, target, **given):
     return fused(logits, target, **{name: given[name] for name in OPTIONS})
 
@@ -48,7 +48,12 @@ def cross_entropy_of_split_rows_reference(
 
 
 @op(
-    requires=LIBRARY, dims=SIZES, inputs=INPUTS, options={**OPTIONS, "reduction": ("mean", "sum", "none")}, apart=("N",)
+    requires=LIBRARY,
+    dims=SIZES,
+    inputs=INPUTS,
+    options={**OPTIONS, "reduction": ("mean", "sum", "none")},
+    apart=("N",),
+    independent=("N",),
 )
 def cross_entropy_module(
     logits,

@@ -64,6 +64,7 @@ def definition(q, k, v, beta, initial_state, cu_seqlens, scale, output_final_sta
     inputs={**sequences(), "initial_state": state()},
     options=SETTINGS,
     dtypes=HALF,
+    independent=("B",),
 )
 def chunk_delta_rule(q, k, v, beta, initial_state, scale, output_final_state, use_qk_l2norm_in_kernel):
     from fla.ops.delta_rule import chunk_delta_rule as rule
@@ -93,6 +94,7 @@ def chunk_delta_rule_reference(q, k, v, beta, initial_state, scale, output_final
     options=SETTINGS,
     where=enough_tokens,
     dtypes=HALF,
+    sequences="cu_seqlens",
 )
 def chunk_delta_rule_varlen(
     q, k, v, beta, initial_state, cu_seqlens, scale, output_final_state, use_qk_l2norm_in_kernel
@@ -124,6 +126,7 @@ def chunk_delta_rule_varlen_reference(
     dims=SIZES,
     inputs={**sequences(), "initial_state": state()},
     options=SETTINGS,
+    independent=("B",),
 )
 def fused_recurrent_delta_rule(q, k, v, beta, initial_state, scale, output_final_state, use_qk_l2norm_in_kernel):
     from fla.ops.delta_rule import fused_recurrent_delta_rule as rule
@@ -143,6 +146,7 @@ def fused_recurrent_delta_rule_reference(
     dims=SIZES,
     inputs={**sequences(), "beta": tensor("B", "T", "H", "V", draw=Draw.UNIT), "initial_state": state()},
     options=SETTINGS,
+    independent=("B",),
 )
 def fused_recurrent_delta_rule_by_channel(
     q, k, v, beta, initial_state, scale, output_final_state, use_qk_l2norm_in_kernel
@@ -165,6 +169,7 @@ def fused_recurrent_delta_rule_by_channel_reference(
     inputs={**sequences(1), "initial_state": state("N"), "cu_seqlens": segments("T", "N")},
     options=SETTINGS,
     where=enough_tokens,
+    sequences="cu_seqlens",
 )
 def fused_recurrent_delta_rule_varlen(
     q, k, v, beta, initial_state, cu_seqlens, scale, output_final_state, use_qk_l2norm_in_kernel

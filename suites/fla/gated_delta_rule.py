@@ -69,6 +69,7 @@ def definition(q, k, v, g, beta, initial_state, cu_seqlens, scale, output_final_
     inputs={**sequences(), "g": gates(), "initial_state": state()},
     options={**SETTINGS, **NORMALISES},
     refuses=OWN_REFUSAL,
+    independent=("B",),
 )
 def chunk_gated_delta_rule(q, k, v, g, beta, initial_state, scale, output_final_state, use_qk_l2norm_in_kernel):
     from fla.ops.gated_delta_rule import chunk_gated_delta_rule as rule
@@ -103,6 +104,7 @@ def chunk_gated_delta_rule_reference(
     options=SETTINGS,
     where=enough_tokens,
     refuses=OWN_REFUSAL,
+    sequences="cu_seqlens",
 )
 def chunk_gated_delta_rule_varlen(q, k, v, g, beta, initial_state, cu_seqlens, scale, output_final_state):
     from fla.ops.gated_delta_rule import chunk_gated_delta_rule as rule
@@ -139,6 +141,7 @@ def chunk_gated_delta_rule_varlen_reference(q, k, v, g, beta, initial_state, cu_
     },
     options={"allow_neg_eigval": (False, True)},
     refuses=OWN_REFUSAL,
+    independent=("B",),
 )
 def chunk_gated_delta_rule_with_gate(q, k, v, g, beta, A_log, dt_bias, initial_state, allow_neg_eigval):
     from fla.ops.gated_delta_rule import chunk_gated_delta_rule as rule
@@ -176,6 +179,7 @@ def chunk_gated_delta_rule_with_gate_reference(q, k, v, g, beta, A_log, dt_bias,
         "initial_state": state(grad=False),
     },
     options={**SETTINGS, **NORMALISES},
+    independent=("B",),
 )
 def fused_recurrent_gated_delta_rule(
     q, k, v, g, beta, initial_state, scale, output_final_state, use_qk_l2norm_in_kernel
@@ -215,6 +219,7 @@ def fused_recurrent_gated_delta_rule_reference(
     },
     options=SETTINGS,
     where=enough_tokens,
+    sequences="cu_seqlens",
 )
 def fused_recurrent_gated_delta_rule_varlen(q, k, v, g, beta, initial_state, cu_seqlens, scale, output_final_state):
     from fla.ops.gated_delta_rule import fused_recurrent_gated_delta_rule as rule
@@ -252,6 +257,7 @@ def fused_recurrent_gated_delta_rule_varlen_reference(
         "du": tensor("B", "T", "H", "V", grad=False),
     },
     where=lambda at: at["G"] == 1,
+    independent=("B",),
 )
 def wy_representation(k, v, beta, g, dw, du):
     import math

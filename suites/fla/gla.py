@@ -57,6 +57,7 @@ def definitions():
     dims=SIZES,
     inputs={**sequences(), "g": gates(), "initial_state": state(dtype=DType.FP32)},
     options=SETTINGS,
+    independent=("B",),
 )
 def chunk_gla(q, k, v, g, initial_state, scale, output_final_state):
     from fla.ops.gla import chunk_gla as attend
@@ -76,6 +77,7 @@ def chunk_gla_reference(q, k, v, g, initial_state, scale, output_final_state):
     dims=SIZES,
     inputs={**sequences(), "g": gates(), "initial_state": state("B", "V", "K", dtype=DType.FP32)},
     options={"scale": (None, 0.7)},
+    independent=("B",),
 )
 def chunk_gla_values_first(q, k, v, g, initial_state, scale):
     from fla.ops.gla import chunk_gla as attend
@@ -102,6 +104,7 @@ def chunk_gla_values_first_reference(q, k, v, g, initial_state, scale):
     },
     options=SETTINGS,
     where=enough_tokens,
+    sequences="cu_seqlens",
 )
 def chunk_gla_varlen(q, k, v, g, initial_state, cu_seqlens, scale, output_final_state):
     from fla.ops.gla import chunk_gla as attend
@@ -137,6 +140,7 @@ def chunk_gla_varlen_reference(q, k, v, g, initial_state, cu_seqlens, scale, out
         "initial_state": state(),
     },
     options={**SETTINGS, "reverse": (False, True)},
+    independent=("B",),
 )
 def fused_recurrent_gla(q, k, v, gk, gv, initial_state, scale, output_final_state, reverse):
     from fla.ops.gla import fused_recurrent_gla as attend
@@ -159,6 +163,7 @@ def fused_recurrent_gla_reference(q, k, v, gk, gv, initial_state, scale, output_
     dims=MANY,
     inputs={**sequences(), "gk": gates(optional=True), "initial_state": state()},
     options=SETTINGS,
+    independent=("B",),
 )
 def fused_recurrent_gla_of_many_sequences(q, k, v, gk, initial_state, scale, output_final_state):
     from fla.ops.gla import fused_recurrent_gla as attend
@@ -184,6 +189,7 @@ def fused_recurrent_gla_of_many_sequences_reference(q, k, v, gk, initial_state, 
     },
     options=SETTINGS,
     where=enough_tokens,
+    sequences="cu_seqlens",
 )
 def fused_recurrent_gla_varlen(q, k, v, gk, initial_state, cu_seqlens, scale, output_final_state):
     from fla.ops.gla import fused_recurrent_gla as attend

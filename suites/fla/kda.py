@@ -91,6 +91,7 @@ def made_gates(g, A_log, dt_bias, lower_bound):
     dims=SIZES,
     inputs={**sequences(), "g": gates(), "initial_state": state()},
     options={**SETTINGS, **NORMALISES},
+    independent=("B",),
 )
 def chunk_kda(q, k, v, g, beta, initial_state, scale, output_final_state, use_qk_l2norm_in_kernel):
     from fla.ops.kda import chunk_kda as attend
@@ -122,6 +123,7 @@ def chunk_kda_reference(q, k, v, g, beta, initial_state, scale, output_final_sta
     inputs={**sequences(1), "g": gates(1), "initial_state": state("N"), "cu_seqlens": segments("T", "N")},
     options=SETTINGS,
     where=enough_tokens,
+    sequences="cu_seqlens",
 )
 def chunk_kda_varlen(q, k, v, g, beta, initial_state, cu_seqlens, scale, output_final_state):
     from fla.ops.kda import chunk_kda as attend
@@ -151,6 +153,7 @@ def chunk_kda_varlen_reference(q, k, v, g, beta, initial_state, cu_seqlens, scal
     inputs={**sequences(), **raw_gates(), "initial_state": state()},
     options={**BOUNDS, "safe_gate": (False, True), "disable_recompute": (False, True)},
     where=lambda at: at["lower_bound"] is not None or not at["safe_gate"],
+    independent=("B",),
 )
 def chunk_kda_with_gate(q, k, v, g, beta, A_log, dt_bias, initial_state, lower_bound, safe_gate, disable_recompute):
     from fla.ops.kda import chunk_kda as attend
@@ -183,6 +186,7 @@ def chunk_kda_with_gate_reference(q, k, v, g, beta, A_log, dt_bias, initial_stat
     dims=SIZES,
     inputs={**sequences(grad=False), "g": gates(grad=False), "initial_state": state(grad=False)},
     options={**SETTINGS, **NORMALISES},
+    independent=("B",),
 )
 def fused_recurrent_kda(q, k, v, g, beta, initial_state, scale, output_final_state, use_qk_l2norm_in_kernel):
     from fla.ops.kda import fused_recurrent_kda as attend
@@ -219,6 +223,7 @@ def fused_recurrent_kda_reference(q, k, v, g, beta, initial_state, scale, output
     },
     options=SETTINGS,
     where=enough_tokens,
+    sequences="cu_seqlens",
 )
 def fused_recurrent_kda_varlen(q, k, v, g, beta, initial_state, cu_seqlens, scale, output_final_state):
     from fla.ops.kda import fused_recurrent_kda as attend
@@ -247,6 +252,7 @@ def fused_recurrent_kda_varlen_reference(q, k, v, g, beta, initial_state, cu_seq
     dims=SIZES,
     inputs={**sequences(grad=False), **raw_gates(grad=False), "initial_state": state(grad=False)},
     options=BOUNDS,
+    independent=("B",),
 )
 def fused_recurrent_kda_with_gate(q, k, v, g, beta, A_log, dt_bias, initial_state, lower_bound):
     from fla.ops.kda import fused_recurrent_kda as attend

@@ -11,6 +11,7 @@ EPS = 1e-6
     dims={"T": tokens(4096), "D": width(1024)},
     inputs={"x": tensor("T", "D")},
     options={"output_dtype": (None, "float32", "bfloat16")},
+    independent=("T",),
 )
 def l2norm(x, output_dtype):
     import torch
@@ -28,6 +29,7 @@ def l2norm_reference(x):
     requires=LIBRARY,
     dims={"B": tokens(8), "T": tokens(256), "H": tokens(8), "D": width(256)},
     inputs={"x": tensor("B", "T", "H", "D")},
+    independent=("B", "T", "H"),
 )
 def l2norm_of_heads(x):
     from fla.modules.l2norm import l2_norm

@@ -19,7 +19,7 @@ GROUPED_ROWS = {
 }
 
 
-@op(requires=LIBRARY, dims={"T": tokens(2048), "D": width(1024)}, inputs=ROWS, apart=("T",))
+@op(requires=LIBRARY, dims={"T": tokens(2048), "D": width(1024)}, inputs=ROWS, apart=("T",), independent=("T",))
 def layer_norm(x, weight, bias, residual):
     from fla.modules import layernorm
 
@@ -31,7 +31,7 @@ def layer_norm_reference(x, weight, bias, residual):
     return plus(times(over_deviation(plus(x, residual)), weight), bias)
 
 
-@op(requires=LIBRARY, dims={"T": tokens(2048), "D": width(1024)}, inputs=ROWS, apart=("T",))
+@op(requires=LIBRARY, dims={"T": tokens(2048), "D": width(1024)}, inputs=ROWS, apart=("T",), independent=("T",))
 def rms_norm(x, weight, bias, residual):
     from fla.modules import layernorm
 
@@ -48,6 +48,7 @@ def rms_norm_reference(x, weight, bias, residual):
     dims={"T": tokens(2048), "G": groups(1, 2, 3, 4, 8, 16), "D": width(1024)},
     inputs=GROUPED_ROWS,
     apart=("T",),
+    independent=("T",),
 )
 def group_norm(x, weight, bias, residual, G):
     from fla.modules import layernorm

@@ -19,7 +19,7 @@ GATE = {"activation": ("swish", "silu", "sigmoid"), **STREAM}
 SIZES = {"T": tokens(2048), "D": width(1024)}
 
 
-@op(requires=LIBRARY, dims=SIZES, inputs=GATED_ROWS, options=GATE)
+@op(requires=LIBRARY, dims=SIZES, inputs=GATED_ROWS, options=GATE, independent=("T",))
 def layer_norm_gated(x, g, weight, bias, residual, activation, prenorm, residual_in_fp32):
     from fla.modules import fused_norm_gate
 
@@ -35,7 +35,7 @@ def layer_norm_gated_reference(x, g, weight, bias, residual, activation, prenorm
     return (y, stream) if prenorm else y
 
 
-@op(requires=LIBRARY, dims=SIZES, inputs=GATED_ROWS, options=GATE)
+@op(requires=LIBRARY, dims=SIZES, inputs=GATED_ROWS, options=GATE, independent=("T",))
 def rms_norm_gated(x, g, weight, bias, residual, activation, prenorm, residual_in_fp32):
     from fla.modules import fused_norm_gate
 
@@ -51,7 +51,13 @@ def rms_norm_gated_reference(x, g, weight, bias, residual, activation, prenorm):
     return (y, stream) if prenorm else y
 
 
-@op(requires=LIBRARY, dims={**SIZES, "O": width(256)}, inputs={**GATED_ROWS, **LINEAR}, options=STREAM)
+@op(
+    requires=LIBRARY,
+    dims={**SIZES, "O": width(256)},
+    inputs={**GATED_ROWS, **LINEAR},
+    options=STREAM,
+    independent=("T",),
+)
 def layer_norm_swish_gate_linear(x, g, weight, bias, linear_weight, linear_bias, residual, prenorm, residual_in_fp32):
     from fla.modules import fused_norm_gate
 
@@ -67,7 +73,13 @@ def layer_norm_swish_gate_linear_reference(x, g, weight, bias, linear_weight, li
     return linear(y, linear_weight, linear_bias, stream if prenorm else None)
 
 
-@op(requires=LIBRARY, dims={**SIZES, "O": width(256)}, inputs={**GATED_ROWS, **LINEAR}, options=STREAM)
+@op(
+    requires=LIBRARY,
+    dims={**SIZES, "O": width(256)},
+    inputs={**GATED_ROWS, **LINEAR},
+    options=STREAM,
+    independent=("T",),
+)
 def rms_norm_swish_gate_linear(x, g, weight, bias, linear_weight, linear_bias, residual, prenorm, residual_in_fp32):
     from fla.modules import fused_norm_gate
 
@@ -83,7 +95,13 @@ def rms_norm_swish_gate_linear_reference(x, g, weight, bias, linear_weight, line
     return linear(y, linear_weight, linear_bias, stream if prenorm else None)
 
 
-@op(requires=LIBRARY, dims={**SIZES, "O": width(256)}, inputs={**PLAIN_ROWS, **LINEAR}, options=STREAM)
+@op(
+    requires=LIBRARY,
+    dims={**SIZES, "O": width(256)},
+    inputs={**PLAIN_ROWS, **LINEAR},
+    options=STREAM,
+    independent=("T",),
+)
 def layer_norm_linear(x, weight, bias, linear_weight, linear_bias, residual, prenorm, residual_in_fp32):
     from fla.modules import layernorm
 
@@ -99,7 +117,13 @@ def layer_norm_linear_reference(x, weight, bias, linear_weight, linear_bias, res
     return linear(y, linear_weight, linear_bias, stream if prenorm else None)
 
 
-@op(requires=LIBRARY, dims={**SIZES, "O": width(256)}, inputs={**PLAIN_ROWS, **LINEAR}, options=STREAM)
+@op(
+    requires=LIBRARY,
+    dims={**SIZES, "O": width(256)},
+    inputs={**PLAIN_ROWS, **LINEAR},
+    options=STREAM,
+    independent=("T",),
+)
 def rms_norm_linear(x, weight, bias, linear_weight, linear_bias, residual, prenorm, residual_in_fp32):
     from fla.modules import layernorm
 

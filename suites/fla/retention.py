@@ -75,6 +75,7 @@ def fixed_gates(q):
     options=SETTINGS,
     where=even,
     refuses=OWN_REFUSAL,
+    independent=("B",),
 )
 def chunk_simple_gla(q, k, v, g, initial_state, scale, output_final_state):
     from fla.ops.simple_gla import chunk_simple_gla as attend
@@ -94,6 +95,7 @@ def chunk_simple_gla_reference(q, k, v, g, initial_state, scale, output_final_st
     options=SETTINGS,
     dtypes=(DType.FP32,),
     refuses=OWN_REFUSAL,
+    independent=("B",),
 )
 def chunk_simple_gla_of_any_width(q, k, v, g, initial_state, scale, output_final_state):
     from fla.ops.simple_gla import chunk_simple_gla as attend
@@ -113,6 +115,7 @@ def chunk_simple_gla_of_any_width_reference(q, k, v, g, initial_state, scale, ou
     options=SETTINGS,
     where=even,
     refuses=OWN_REFUSAL,
+    sequences="cu_seqlens",
 )
 def chunk_simple_gla_varlen(q, k, v, g, initial_state, cu_seqlens, scale, output_final_state):
     from fla.ops.simple_gla import chunk_simple_gla as attend
@@ -139,6 +142,7 @@ def chunk_simple_gla_varlen_reference(q, k, v, g, initial_state, cu_seqlens, sca
     dims=SIZES,
     inputs={**sequences(), "g": gates(), "initial_state": state()},
     options={**SETTINGS, "reverse": (False, True)},
+    independent=("B",),
 )
 def fused_recurrent_simple_gla(q, k, v, g, initial_state, scale, output_final_state, reverse):
     from fla.ops.simple_gla import fused_recurrent_simple_gla as attend
@@ -167,6 +171,7 @@ def fused_recurrent_simple_gla_reference(q, k, v, g, initial_state, scale, outpu
     dims=SIZES,
     inputs={**sequences(), "g": gates(), "initial_state": state()},
     options=SETTINGS,
+    independent=("B",),
 )
 def fused_chunk_simple_gla(q, k, v, g, initial_state, scale, output_final_state):
     from fla.ops.simple_gla import fused_chunk_simple_gla as attend
@@ -184,6 +189,7 @@ def fused_chunk_simple_gla_reference(q, k, v, g, initial_state, scale, output_fi
     dims=SIZES,
     inputs={**sequences(), "g": gates()},
     options={"scale": (None, 0.7)},
+    independent=("B",),
 )
 def parallel_simple_gla(q, k, v, g, scale):
     from fla.ops.simple_gla import parallel_simple_gla as attend
@@ -201,6 +207,7 @@ def parallel_simple_gla_reference(q, k, v, g, scale):
     dims=PACKED_SIZES,
     inputs={**sequences(1), "g": gates(1), "cu_seqlens": segments("T", "N")},
     options={"scale": (None, 0.7)},
+    sequences="cu_seqlens",
 )
 def parallel_simple_gla_varlen(q, k, v, g, cu_seqlens, scale):
     from fla.ops.simple_gla import parallel_simple_gla as attend
@@ -213,7 +220,14 @@ def parallel_simple_gla_varlen_reference(q, k, v, g, cu_seqlens, scale):
     return definition(q, k, v, g, None, cu_seqlens, scale, False)[0]  # noqa: FBT003 - without the final state
 
 
-@op(requires=LIBRARY, dims=SIZES, inputs={**sequences(), "initial_state": state()}, options=SETTINGS, where=even)
+@op(
+    requires=LIBRARY,
+    dims=SIZES,
+    inputs={**sequences(), "initial_state": state()},
+    options=SETTINGS,
+    where=even,
+    independent=("B",),
+)
 def chunk_retention(q, k, v, initial_state, scale, output_final_state):
     from fla.ops.retention import chunk_retention as retain
 
@@ -231,6 +245,7 @@ def chunk_retention_reference(q, k, v, initial_state, scale, output_final_state)
     inputs={**sequences(1), "initial_state": state("N"), "cu_seqlens": segments("T", "N")},
     options=SETTINGS,
     where=even,
+    sequences="cu_seqlens",
 )
 def chunk_retention_varlen(q, k, v, initial_state, cu_seqlens, scale, output_final_state):
     from fla.ops.retention import chunk_retention as retain
@@ -251,7 +266,7 @@ def chunk_retention_varlen_reference(q, k, v, initial_state, cu_seqlens, scale, 
     return definition(q, k, v, fixed_gates(q), initial_state, cu_seqlens, scale, output_final_state)
 
 
-@op(requires=LIBRARY, dims=SIZES, inputs=sequences(), options={"scale": (None, 0.7)})
+@op(requires=LIBRARY, dims=SIZES, inputs=sequences(), options={"scale": (None, 0.7)}, independent=("B",))
 def parallel_retention(q, k, v, scale):
     from fla.ops.retention import parallel_retention as retain
 
@@ -268,6 +283,7 @@ def parallel_retention_reference(q, k, v, scale):
     dims=SIZES,
     inputs={**sequences(), "initial_state": state()},
     options={**SETTINGS, "reverse": (False, True)},
+    independent=("B",),
 )
 def fused_recurrent_retention(q, k, v, initial_state, scale, output_final_state, reverse):
     from fla.ops.retention import fused_recurrent_retention as retain
@@ -284,7 +300,9 @@ def fused_recurrent_retention_reference(q, k, v, initial_state, scale, output_fi
     return o.flip(1) if reverse else o, last
 
 
-@op(requires=LIBRARY, dims=SIZES, inputs={**sequences(), "initial_state": state()}, options=SETTINGS)
+@op(
+    requires=LIBRARY, dims=SIZES, inputs={**sequences(), "initial_state": state()}, options=SETTINGS, independent=("B",)
+)
 def fused_chunk_retention(q, k, v, initial_state, scale, output_final_state):
     from fla.ops.retention import fused_chunk_retention as retain
 

@@ -26,6 +26,7 @@ def head_fits(at):
     options=FORM,
     apart=("B", "T", "H"),
     where=head_fits,
+    independent=("B",),
 )
 def rotary_embedding(x, cos, sin, offset, interleaved, inplace):
     return rotated(x, cos, sin, interleaved, inplace, seqlen_offsets=int(offset))
@@ -43,6 +44,7 @@ def rotary_embedding_reference(x, cos, sin, offset, interleaved, inplace):
     options={**FORM, "narrow": (False, True)},
     apart=("B", "T", "H"),
     where=head_fits,
+    independent=("B",),
 )
 def rotary_embedding_with_offsets(x, cos, sin, offsets, interleaved, inplace, narrow):
     return rotated(x, cos, sin, interleaved, inplace, seqlen_offsets=offsets.int() if narrow else offsets)

@@ -12,6 +12,7 @@ LONG = tokens(9000)
     dims={"B": Dim(low=1, high=6), "T": LONG, "D": width(512)},
     inputs={"x": tensor("B", "T", "D"), "cache": tensor("B", "D", optional=True)},
     options={"output_cache": (False, True)},
+    independent=("B",),
 )
 def token_shift(x, cache, output_cache):
     from fla.modules.token_shift import token_shift as shift
@@ -35,6 +36,7 @@ def token_shift_reference(x, cache, output_cache):
     },
     options={"output_cache": (False, True)},
     where=lambda at: at["N"] <= at["T"],
+    sequences="cu_seqlens",
 )
 def token_shift_varlen(x, cu_seqlens, cache, output_cache):
     from fla.modules.token_shift import token_shift as shift

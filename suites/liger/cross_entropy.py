@@ -23,6 +23,7 @@ apply = beside(__file__, "applying.py").apply
         "weight": tensor("V", optional=True, grad=False, draw=Draw.POSITIVE),
     },
     options=SETTINGS,
+    independent=("T",),
 )
 def cross_entropy(logits, target, weight, reduction, label_smoothing, lse_square_scale, softcap, return_z_loss):
     from liger_kernel.ops.cross_entropy import LigerCrossEntropyFunction

@@ -7,7 +7,12 @@ GATED = {"dims": {"D": width(20_000), "T": tokens(2048)}, "inputs": {"gate": ten
 apply = beside(__file__, "applying.py").apply
 
 
-@op(requires=LIBRARY, **GATED, options={"gate_multiplier": (1.0, 0.5), "down_multiplier": (1.0, 0.25)})
+@op(
+    requires=LIBRARY,
+    **GATED,
+    options={"gate_multiplier": (1.0, 0.5), "down_multiplier": (1.0, 0.25)},
+    independent=("T",),
+)
 def swiglu(gate, up, gate_multiplier, down_multiplier):
     from liger_kernel.ops.swiglu import LigerSiLUMulFunction
 
@@ -25,6 +30,7 @@ def swiglu_reference(gate, up, gate_multiplier, down_multiplier):
     dims={"D": width(10_000), "T": tokens(2048)},
     inputs={"fused": tensor("T", "2*D")},
     options={"in_place": (False, True)},
+    independent=("T",),
 )
 def swiglu_fused_gate_up(fused, in_place):
     from liger_kernel.ops.swiglu import LigerFusedGateUpSiLUMulFunction
@@ -38,7 +44,7 @@ def swiglu_fused_gate_up_reference(fused):
     return gate * gate.sigmoid() * up
 
 
-@op(requires=LIBRARY, **GATED)
+@op(requires=LIBRARY, **GATED, independent=("T",))
 def geglu(gate, up):
     from liger_kernel.ops.geglu import LigerGELUMulFunction
 
@@ -51,7 +57,7 @@ def geglu_reference(gate, up):
     return 0.5 * gate * (1 + bent.tanh()) * up
 
 
-@op(requires=LIBRARY, dims={"T": tokens(2048), "D": width(8192)}, inputs={"x": tensor("T", "D")})
+@op(requires=LIBRARY, dims={"T": tokens(2048), "D": width(8192)}, inputs={"x": tensor("T", "D")}, independent=("T",))
 def relu_squared(x):
     from liger_kernel.ops.relu_squared import LigerReLUSquaredFunction
 

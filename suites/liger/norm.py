@@ -42,7 +42,7 @@ def call_rms_norm(x, weight, casting_mode, offset, in_place, row_mode):
     )
 
 
-@op(requires=LIBRARY, **NORMED, options={"casting_mode": CASTING, **SETTINGS, **BY_ROWS})
+@op(requires=LIBRARY, **NORMED, options={"casting_mode": CASTING, **SETTINGS, **BY_ROWS}, independent=("T",))
 def rms_norm(x, weight, casting_mode, offset, in_place, row_mode):
     return call_rms_norm(x, weight, casting_mode, offset, in_place, row_mode)
 
@@ -52,7 +52,7 @@ def rms_norm_reference(x, weight, offset):
     return over_rms(x) if weight is None else over_rms(x) * (weight + offset)
 
 
-@op(requires=LIBRARY, **NORMED, options={**SETTINGS, **BY_ROWS}, dtypes=UNCAST)
+@op(requires=LIBRARY, **NORMED, options={**SETTINGS, **BY_ROWS}, dtypes=UNCAST, independent=("T",))
 def rms_norm_uncast(x, weight, offset, in_place, row_mode):
     return call_rms_norm(x, weight, "none", offset, in_place, row_mode)
 
@@ -76,7 +76,7 @@ def call_fused_add(x, residual, weight, casting_mode, offset, in_place):
     )
 
 
-@op(requires=LIBRARY, **ADDED, options={"casting_mode": CASTING, **SETTINGS})
+@op(requires=LIBRARY, **ADDED, options={"casting_mode": CASTING, **SETTINGS}, independent=("T",))
 def fused_add_rms_norm(x, residual, weight, casting_mode, offset, in_place):
     return call_fused_add(x, residual, weight, casting_mode, offset, in_place)
 
@@ -86,7 +86,7 @@ def fused_add_rms_norm_reference(x, residual, weight, offset):
     return over_rms(x + residual) * (weight + offset), x + residual
 
 
-@op(requires=LIBRARY, **ADDED, options=SETTINGS, dtypes=UNCAST)
+@op(requires=LIBRARY, **ADDED, options=SETTINGS, dtypes=UNCAST, independent=("T",))
 def fused_add_rms_norm_uncast(x, residual, weight, offset, in_place):
     return call_fused_add(x, residual, weight, "none", offset, in_place)
 
@@ -98,6 +98,7 @@ fused_add_rms_norm_uncast.reference(fused_add_rms_norm_reference)
     requires=LIBRARY,
     dims=ROWS,
     inputs={"x": tensor("T", "D"), "weight": tensor("D"), "bias": tensor("D")},
+    independent=("T",),
 )
 def layer_norm(x, weight, bias):
     from liger_kernel.ops.layer_norm import LigerLayerNormFunction
@@ -115,6 +116,7 @@ def layer_norm_reference(x, weight, bias):
     # No long B: all programs add to the same cells atomically, and to check the order of so many takes a minute.
     dims={"B": tokens(64, long=0), "G": groups(1, 2, 3, 4, 8), "C": width(16), "L": width(4096)},
     inputs={"x": tensor("B", "G*C", "L"), "weight": tensor("G*C"), "bias": tensor("G*C")},
+    independent=("B",),
 )
 def group_norm(x, weight, bias, G, C):
     from liger_kernel.ops.group_norm import LigerGroupNormFunction
@@ -134,6 +136,7 @@ def group_norm_reference(x, weight, bias, G, C):
     dims=ROWS,
     inputs={"x": tensor("T", "D"), "weight": tensor(3), "bias": tensor(1)},
     options={"in_place": (True, False)},
+    independent=("T",),
 )
 def poly_norm(x, weight, bias, in_place):
     from liger_kernel.ops.poly_norm import LigerPolyNormFunction
@@ -150,6 +153,7 @@ def poly_norm_reference(x, weight, bias):
     requires=LIBRARY,
     dims={"T": tokens(2048), "D": width(8192)},
     inputs={"x": tensor("T", "D"), "alpha": tensor(1), "gamma": tensor("D"), "beta": tensor("D", optional=True)},
+    independent=("T",),
 )
 def dyt(x, alpha, gamma, beta):
     from liger_kernel.ops.dyt import LigerDyTFunction

@@ -6,7 +6,7 @@ LIBRARY = ("liger-kernel",)
 ROWS = {"dims": {"T": tokens(2048), "D": width(8192)}, "inputs": {"x": tensor("T", "D")}}
 
 
-@op(requires=LIBRARY, **ROWS)
+@op(requires=LIBRARY, **ROWS, independent=("T",))
 def softmax(x):
     from liger_kernel.ops.softmax import LigerSoftmaxFunction
 
@@ -19,7 +19,7 @@ def softmax_reference(x):
     return raised / raised.sum(-1, keepdim=True)
 
 
-@op(requires=LIBRARY, **ROWS)
+@op(requires=LIBRARY, **ROWS, independent=("T",))
 def sparsemax(x):
     from liger_kernel.ops.sparsemax import LigerSparsemaxFunction
 

@@ -20,6 +20,7 @@ places = beside(__file__, "places.py")
     },
     contiguous=True,
     apart=("T", "H"),
+    independent=("T",),
 )
 def merged_attention(prefix, prefix_lse, suffix, suffix_lse):
     merge_state_triton = of_release("merge_state_triton", "merge_state")
@@ -53,6 +54,7 @@ def merged_attention_reference(prefix, prefix_lse, suffix, suffix_lse):
     options={"is_causal": (True, False)},
     contiguous=True,  # the kernel steps from channel to channel by one
     apart=("G",),
+    sequences="bounds",
 )
 def attention_of_sequences(q, k, v, bounds, is_causal):
     context_attention_fwd = of_release("context_attention_fwd", "prefill_attention")

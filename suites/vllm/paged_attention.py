@@ -40,6 +40,7 @@ def owned_cells(table, lengths, P, S):
     where=lambda at: not at["latent"] or (at["R"] > 1 and at["G"] == 1),
     defined=lambda lengths, G, R: has_keys(lengths, G * R),
     apart=("B",),
+    independent=("B",),
 )
 def one_token(q, keys, values, table, lengths, splits, logit_cap, latent, S):
     """Latent attention has values that are the first channels of its keys."""
@@ -90,6 +91,7 @@ def has_choice(chosen, H):
     contiguous="rows",
     defined=has_choice,
     apart=("T", "H"),
+    independent=("T",),
 )
 def chosen_keys(q, kv, chosen, C):
     """Each token attends to the keys that an indexer has chosen for it."""

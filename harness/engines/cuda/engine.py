@@ -1,6 +1,7 @@
 """The cuda engine: cases run in this process on the hardware GPU, for which the host code may see another device."""
 
 import os
+from collections.abc import Iterator
 from contextlib import AbstractContextManager, ExitStack, suppress
 from dataclasses import replace
 from typing import Any
@@ -28,14 +29,17 @@ from harness.errors import WorkerError
 from harness.execution.execution import Execution
 from harness.execution.execution_hooks import ObservedLaunches, with_failed_kernel
 from harness.execution.paired_run_policy import is_sampled, order_matters, with_another_config
-from harness.execution.reruns import recording
+from harness.execution.reruns import needs_other_rows, recording
+from harness.execution.row_checks import Differences, Work, check_rows
+from harness.execution.row_trials import Arrangement
 from harness.model.case import Case
 from harness.model.device import DeviceProfile
 from harness.model.engine_traits import CUDA
 from harness.model.kernel_assembly import KernelAssembly
 from harness.model.op import Op
 from harness.model.paired_run import PairedRun, PairedRunRequest
-from harness.model.run import Completed, Ending, Faulted, OutOfMemory, Repeated, Run
+from harness.model.row_check import RowCheck
+from harness.model.run import Completed, Ending, Faulted, Launch, OutOfMemory, Repeated, Result, Run
 from harness.model.triton_sanitizer_report import Instrumentation, Instrumented
 from harness.patches import PATCHES
 
@@ -113,7 +117,7 @@ class CudaEngine:
         if self._instrumentation is not None and self._instrumentation.mode is Instrumentation.FPSAN:
             return self._run_two_configs(op, case)
         case_launches = self._begin(case)
-        repeated = None
+        repeated, rows = None, None
         try:
             ending, results = self._execution.run(op, case)
             ending = self._with_fault(with_failed_kernel(ending, self._chooser.failed))
@@ -123,6 +127,8 @@ class CudaEngine:
             if isinstance(ending, Completed) and is_sampled(case) and self._instrumentation is None:
                 repeated = self._repeat(op, case)
                 ending = _ending_after_rerun(repeated.ending)
+                rows = self._check_rows(op, case, case_launches, results, ending)
+                ending = next(map(_ending_after_rerun, _faults(rows)), ending)
         finally:
             self._memory.forget()
         return Run(
@@ -138,6 +144,7 @@ class CudaEngine:
             unasked=self._execution.unasked,
             memory=(*case_launches.memory, *case_launches.scratch),
             repeated=repeated,
+            rows=rows,
             instrumented=self._sanitizer_report(case_launches),
             seconds=self._seconds_by_phase(),
         )
@@ -258,6 +265,24 @@ class CudaEngine:
             ending, digests = self._execution.run_again(op, case)
             return Repeated(ending=self._with_fault(ending), digests=digests)
 
+    def _check_rows(
+        self, op: Op, case: Case, before: CudaCaseLaunches, results: tuple[Result, ...], ending: Ending
+    ) -> RowCheck | None:
+        """Run rows of the case in other company, if it asks for that."""
+        launches = tuple(before.launches)
+        first = Run(case=case, engine=self.traits.name, ending=ending, launches=launches, results=results)
+        if not needs_other_rows(op, first):
+            return None
+
+        def trial(_: Arrangement, work: Work) -> tuple[Ending, Differences, tuple[Launch, ...]]:
+            assert self._launches is not None
+            self._memory.forget()
+            with recording(self._launches, CudaCaseLaunches()) as again:
+                ending, found = work()
+                return self._with_fault(ending), found, tuple(again.launches)
+
+        return check_rows(self._execution, op, first, trial)
+
     def _case_context(self) -> AbstractContextManager[Any]:
         stack = ExitStack()
         stack.enter_context(self._memory.guarding())
@@ -278,6 +303,13 @@ class CudaEngine:
     def _case_launches(self) -> CudaCaseLaunches:
         assert self._launches is not None
         return self._launches.case_launches
+
+
+def _faults(rows: RowCheck | None) -> Iterator[Faulted]:
+    """Yield the faults of trials; after one, nothing else runs in this process."""
+    for trial in () if rows is None else rows.trials:
+        if isinstance(trial.ending, Faulted):
+            yield trial.ending
 
 
 def _ending_after_rerun(ending: Ending) -> Ending:

@@ -28,12 +28,14 @@ from harness.execution.execution_hooks import ObservedLaunches
 from harness.execution.paired_run_policy import is_sampled, order_matters
 from harness.execution.poison import FreshMemory
 from harness.execution.reruns import AUTOTUNER_CHECKS, Rerun, RerunRequest, recording, with_reruns, with_seconds
+from harness.execution.row_checks import Differences, RowExecution, Work, check_rows
+from harness.execution.row_trials import Arrangement
 from harness.model.case import Case, LaneFill, Scale
 from harness.model.device import DeviceProfile
 from harness.model.engine_traits import VIRTUAL
 from harness.model.op import Op
 from harness.model.paired_run import PairedRun, PairedRunRequest
-from harness.model.run import Completed, Ending, ExactComparison, ExactRun, Refilled, Run
+from harness.model.run import Completed, Ending, ExactComparison, ExactRun, Launch, Refilled, Run
 from harness.oracles.endings import describe
 from harness.settings import Settings
 
@@ -223,6 +225,8 @@ class VirtualEngine:
                 return self._run_exactly(op, request.first)
             case Rerun.LANE_FILL:
                 return self._refill(op, request.first)
+            case Rerun.ROWS:
+                return self._check_rows(op, request.first)
             case Rerun.TUNING | Rerun.KEYS | Rerun.THREADS:
                 return self._check_autotuners(op, request)
             case Rerun.LATER | Rerun.GRAPH:
@@ -234,6 +238,20 @@ class VirtualEngine:
             ending, digests = self._execution.run_again(op, first.case)
             refilled = Refilled(ending=launches.ending(ending, self._chooser.failed), digests=digests)
             return replace(with_seconds(first, self._seconds(launches.seconds)), refilled=refilled)
+
+    def _check_rows(self, op: Op, first: Run) -> Run:
+        """Run rows of the case in other company."""
+        if not isinstance(self._execution, RowExecution):
+            return first
+        began = time.perf_counter()
+
+        def trial(arrangement: Arrangement, work: Work) -> tuple[Ending, Differences, tuple[Launch, ...]]:
+            with self._state_for(arrangement.case) as launches:
+                ending, found = work()
+                return launches.ending(ending, self._chooser.failed), found, tuple(launches.launches)
+
+        checked = replace(first, rows=check_rows(self._execution, op, first, trial))
+        return with_seconds(checked, {"rows": time.perf_counter() - began})
 
     def _check_autotuners(self, op: Op, request: RerunRequest) -> Run:
         """Run the case with autotuners that do something else than the case says."""

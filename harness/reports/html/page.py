@@ -153,6 +153,7 @@ def page(
         script_hash=_hash(script),
         grid=grid_of(contents.verdicts),
         second_runs=_second_runs(contents),
+        row_table=contents.row_table,
         areas=plots.areas(contents.tested_sizes, names),
         signs=tuple((plots.WORDS[outcome], _sign(outcome, names)) for outcome in Outcome),
         stages=rows,

@@ -1,0 +1,33 @@
+"""What the row check of a case says about each kernel, with the config that it ran with."""
+
+from collections.abc import Iterator
+
+from harness.model.paired_run import launch_of
+from harness.model.row_check import RowBits, RowCell
+from harness.model.run import Completed, Run
+
+SEVERITY = tuple(RowBits)
+
+
+def row_cells(run: Run) -> tuple[RowCell, ...]:
+    """Return one cell for each kernel that stored compared results, with the worst of what its trials show."""
+    worst: dict[tuple[str, str], RowBits] = {}
+    for kernel, bits in _each(run):
+        launch = launch_of(run.launches, kernel)
+        config = launch.config if launch and launch.config_count > 1 else ""
+        known = worst.get((kernel, config), RowBits.SAME)
+        worst[kernel, config] = max(known, bits, key=SEVERITY.index)
+    return tuple(RowCell(kernel=kernel, config=config, bits=bits) for (kernel, config), bits in worst.items())
+
+
+def _each(run: Run) -> Iterator[tuple[str, RowBits]]:
+    writers = {result.name: result.writer[0] if result.writer else "" for result in run.results}
+    for trial in run.rows.trials if run.rows else ():
+        if not isinstance(trial.ending, Completed):
+            continue
+        ratios = {difference.name: difference.ratio for difference in trial.differences}
+        retiled = {change.kernel for change in trial.settings}
+        for name in trial.compared:
+            kernel = writers.get(name, "")
+            same = RowBits.RETILED if kernel in retiled else RowBits.SAME
+            yield kernel, RowBits.of(ratios[name]) if name in ratios else same
