@@ -49,7 +49,14 @@ from harness.execution.nan_taint import holds_infinity, infinity_as_nan
 from harness.execution.oversized_tensors import SparseMemory, UnknownValues
 from harness.execution.picked_configs import picking
 from harness.execution.result_forms import OutputsDiffer, Tensors, differences, form_of, forms, in_type, named
-from harness.execution.row_trials import Arrangement, OutputAxes, difference, output_cotangents
+from harness.execution.row_trials import (
+    Arrangement,
+    MatrixProducts,
+    OutputAxes,
+    RowComparison,
+    difference,
+    output_cotangents,
+)
 from harness.execution.rounding_samples import BARE, IN_DOUBT, UNROUNDED, USUALLY, Sampling
 from harness.execution.suite_arguments import arguments_for, results_asked_for
 from harness.execution.tolerance import NO_ERROR, Array, Expected, Truth, error_of, tolerance_of
@@ -125,18 +132,11 @@ class Execution(CaseExecution):
         ending, replay = self._ended(op, lambda: self._replayed(op, case), None)
         return replay or GraphReplay(ending=ending)
 
-    def run_rows(
-        self, op: Op, arrangement: Arrangement, axes: OutputAxes
-    ) -> tuple[Ending, Mapping[str, RowDifference | None]]:
-        """Run rows of a case in other company; call it after `run` of the case, and before that of another one.
+    def run_rows(self, op: Op, arrangement: Arrangement, axes: OutputAxes) -> tuple[Ending, RowComparison]:
+        """Run rows of a case in other company; call it after `run` of the case, and before that of another one."""
+        return self._ended(op, lambda: self._row_comparison(op, arrangement, axes), RowComparison())
 
-        Returns how it ended, and for each result that carries the rows how they differ; None for equal bits.
-        """
-        return self._ended(op, lambda: self._row_differences(op, arrangement, axes), {})
-
-    def _row_differences(
-        self, op: Op, arrangement: Arrangement, axes: OutputAxes
-    ) -> Mapping[str, RowDifference | None]:
+    def _row_comparison(self, op: Op, arrangement: Arrangement, axes: OutputAxes) -> RowComparison:
         compared = self._compared_last
         assert compared is not None, "the case has not been compared with its definition"
         assert compared.computed.case == arrangement.original, "another case has run since"
@@ -146,8 +146,15 @@ class Execution(CaseExecution):
             assert case == arrangement.case
             return output_cotangents(arrangement, axes, before.cotangents, outputs)
 
+        products: dict[str, None] = {}
+
+        @contextmanager
+        def noting_products() -> Generator[None]:
+            with self._library_context(), MatrixProducts(products):
+                yield
+
         drawn = DrawnTensors(inputs=arrangement.inputs, cotangents=cotangents)
-        results = self._compute(op, arrangement.case, is_again=True, drawn=drawn).results
+        results = self._compute(op, arrangement.case, is_again=True, drawn=drawn, around=noting_products).results
         found: dict[str, RowDifference | None] = {}
         with self._timed("compare"), plain_torch():
             for name, expected in compared.expected.items():
@@ -161,7 +168,7 @@ class Execution(CaseExecution):
                 if own:
                     tolerance = tolerance_of(expected, value.dtype, op.slack)
                     found[name] = difference(name, (value, after), arrangement, own, expected, tolerance)
-        return found
+        return RowComparison(found=found, products=tuple(products))
 
     def _results(self, op: Op, case: Case) -> tuple[Result, ...]:
         computed = self._compute(op, case)

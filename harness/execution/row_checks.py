@@ -1,32 +1,31 @@
 """The row check of a case: its trials, one after another, in the process of its main run."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from typing import Protocol, runtime_checkable
 
-from harness.execution.row_trials import Arrangement, OutputAxes, arrangements, setting_changes
+from harness.execution.row_trials import Arrangement, OutputAxes, RowComparison, arrangements, setting_changes
 from harness.model.op import Op
-from harness.model.row_check import RowCheck, RowDifference, RowTrial
+from harness.model.row_check import RowCheck, RowTrial
 from harness.model.run import Completed, Ending, Launch, Run
 
 NO_TRIAL = "no other number of rows is legal"
-Differences = Mapping[str, RowDifference | None]
-Work = Callable[[], tuple[Ending, Differences]]
+Work = Callable[[], tuple[Ending, RowComparison]]
 
 
 @runtime_checkable
 class RowExecution(Protocol):
     """An execution that can run rows of a case in other company."""
 
-    def run_rows(self, op: Op, arrangement: Arrangement, axes: OutputAxes) -> tuple[Ending, Differences]:
-        """Return how the trial ended, and how the rows of each result that carries them differ; None for equal bits."""
+    def run_rows(self, op: Op, arrangement: Arrangement, axes: OutputAxes) -> tuple[Ending, RowComparison]:
+        """Return how the trial ended, and its comparison; an empty one unless it completed."""
         ...
 
 
 class RunsTrials(Protocol):
     """Runs a trial as an engine runs a case."""
 
-    def __call__(self, arrangement: Arrangement, work: Work) -> tuple[Ending, Differences, Iterable[Launch]]:
-        """Do the work; return its final ending, its differences, and what it launched."""
+    def __call__(self, arrangement: Arrangement, work: Work) -> tuple[Ending, RowComparison, Iterable[Launch]]:
+        """Do the work; return its final ending, its comparison, and what it launched."""
         ...
 
 
@@ -37,19 +36,20 @@ def check_rows(execution: RowExecution, op: Op, run: Run, run_trial: RunsTrials)
     trials: list[RowTrial] = []
     for arrangement in planned:
 
-        def work(arrangement: Arrangement = arrangement) -> tuple[Ending, Differences]:
+        def work(arrangement: Arrangement = arrangement) -> tuple[Ending, RowComparison]:
             return execution.run_rows(op, arrangement, axes)
 
-        ending, found, launches = run_trial(arrangement, work)
+        ending, comparison, launches = run_trial(arrangement, work)
         trials.append(
             RowTrial(
                 change=arrangement.change,
                 dims=arrangement.changed_dims,
                 rows=arrangement.rows,
                 ending=ending,
-                compared=tuple(found),
-                differences=tuple(filter(None, found.values())),
+                compared=tuple(comparison.found),
+                differences=tuple(filter(None, comparison.found.values())),
                 settings=setting_changes(run.launches, launches),
+                products=comparison.products,
             )
         )
         if not isinstance(ending, Completed):

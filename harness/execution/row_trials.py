@@ -10,10 +10,12 @@ extent follows is theirs.  It keeps few rows, so it costs little.
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 import torch
 
+from harness.engines.torch.torch_seam import OperatorMode
 from harness.execution.compare import checked_cells
 from harness.execution.inputs import generator_of, make_inputs
 from harness.execution.layouts import lay_out
@@ -33,6 +35,12 @@ FEW_ROWS = 4
 """The most rows of the trial that finds the axes, unless it is the only one."""
 MORE_ROWS = 64
 """The most rows that a trial adds to a case of few."""
+
+PRODUCTS = frozenset({
+    "addbmm", "addmm", "addmv", "baddbmm", "bmm", "convolution", "dot", "linear", "mkldnn_linear", "mm", "mv",
+    "_scaled_mm",
+})  # fmt: skip
+"""Operators of torch whose terms the CPU adds up in an order that follows the sizes."""
 
 Axes = Mapping[int, str]
 """By axis of a result, the dim that it carries."""
@@ -111,6 +119,24 @@ class Arrangement:
         else:
             arranged = self.arranged(value.detach(), self.axes_of_input(op, name, tuple(value.shape)))
         return lay_out(arranged.contiguous(), self.original.layout_of(name)).requires_grad_(value.requires_grad)
+
+
+class MatrixProducts(OperatorMode):
+    """While active, notes the matrix products that torch computes."""
+
+    def __init__(self, names: dict[str, None]) -> None:
+        """Their names become the keys of `names`, so that several threads share them."""
+        super().__init__()
+        self._names = names
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
+    ) -> Any:
+        """Run the operator, and note it if it is a product."""
+        name = str(func).rpartition(".")[0]
+        if name.removeprefix("aten.") in PRODUCTS:
+            self._names[name] = None
+        return func(*args, **(kwargs or {}))
 
 
 @dataclass(slots=True)
@@ -251,6 +277,16 @@ def _indexed(values: torch.Tensor, indices: Mapping[int, torch.Tensor]) -> torch
 
 
 # --- the comparison ---
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RowComparison:
+    """The results of a trial beside those of the case."""
+
+    found: Mapping[str, RowDifference | None] = field(default_factory=dict[str, "RowDifference | None"])
+    """By result that carries the rows, how they differ; None for equal bits."""
+    products: tuple[str, ...] = ()
+    """As `RowTrial.products`."""
 
 
 def difference(

@@ -71,6 +71,11 @@ class RowTrial:
     """The results that carry the rows, and were compared."""
     differences: tuple[RowDifference, ...] = ()
     settings: tuple[SettingChange, ...] = ()
+    products: tuple[str, ...] = ()
+    """Matrix products that torch computed for the library, by name: `aten.mm`.
+
+    On the virtual GPU they run on the CPU, whose own tiles follow the number of rows.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from harness.model.paired_run import launch_of
 from harness.model.row_check import RowBits, RowCell
 from harness.model.run import Completed, Run
+from harness.oracles.row_invariance import rounds_anyhow
 
 SEVERITY = tuple(RowBits)
 
@@ -25,9 +26,11 @@ def _each(run: Run) -> Iterator[tuple[str, RowBits]]:
     for trial in run.rows.trials if run.rows else ():
         if not isinstance(trial.ending, Completed):
             continue
-        ratios = {difference.name: difference.ratio for difference in trial.differences}
+        differences = {difference.name: difference for difference in trial.differences}
         retiled = {change.kernel for change in trial.settings}
         for name in trial.compared:
-            kernel = writers.get(name, "")
-            same = RowBits.RETILED if kernel in retiled else RowBits.SAME
-            yield kernel, RowBits.of(ratios[name]) if name in ratios else same
+            kernel, difference = writers.get(name, ""), differences.get(name)
+            if difference is None:
+                yield kernel, RowBits.RETILED if kernel in retiled else RowBits.SAME
+            elif difference.ratio > 1 or not rounds_anyhow(run, trial):  # else nothing follows for the library
+                yield kernel, RowBits.of(difference.ratio)

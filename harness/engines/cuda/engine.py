@@ -30,8 +30,8 @@ from harness.execution.execution import Execution
 from harness.execution.execution_hooks import ObservedLaunches, with_failed_kernel
 from harness.execution.paired_run_policy import is_sampled, order_matters, with_another_config
 from harness.execution.reruns import needs_other_rows, recording
-from harness.execution.row_checks import Differences, Work, check_rows
-from harness.execution.row_trials import Arrangement
+from harness.execution.row_checks import Work, check_rows
+from harness.execution.row_trials import Arrangement, RowComparison
 from harness.model.case import Case
 from harness.model.device import DeviceProfile
 from harness.model.engine_traits import CUDA
@@ -274,12 +274,12 @@ class CudaEngine:
         if not needs_other_rows(op, first):
             return None
 
-        def trial(_: Arrangement, work: Work) -> tuple[Ending, Differences, tuple[Launch, ...]]:
+        def trial(_: Arrangement, work: Work) -> tuple[Ending, RowComparison, tuple[Launch, ...]]:
             assert self._launches is not None
             self._memory.forget()
             with recording(self._launches, CudaCaseLaunches()) as again:
-                ending, found = work()
-                return self._with_fault(ending), found, tuple(again.launches)
+                ending, comparison = work()
+                return self._with_fault(ending), comparison, tuple(again.launches)
 
         return check_rows(self._execution, op, first, trial)
 

@@ -28,8 +28,8 @@ from harness.execution.execution_hooks import ObservedLaunches
 from harness.execution.paired_run_policy import is_sampled, order_matters
 from harness.execution.poison import FreshMemory
 from harness.execution.reruns import AUTOTUNER_CHECKS, Rerun, RerunRequest, recording, with_reruns, with_seconds
-from harness.execution.row_checks import Differences, RowExecution, Work, check_rows
-from harness.execution.row_trials import Arrangement
+from harness.execution.row_checks import RowExecution, Work, check_rows
+from harness.execution.row_trials import Arrangement, RowComparison
 from harness.model.case import Case, LaneFill, Scale
 from harness.model.device import DeviceProfile
 from harness.model.engine_traits import VIRTUAL
@@ -245,10 +245,10 @@ class VirtualEngine:
             return first
         began = time.perf_counter()
 
-        def trial(arrangement: Arrangement, work: Work) -> tuple[Ending, Differences, tuple[Launch, ...]]:
+        def trial(arrangement: Arrangement, work: Work) -> tuple[Ending, RowComparison, tuple[Launch, ...]]:
             with self._state_for(arrangement.case) as launches:
-                ending, found = work()
-                return launches.ending(ending, self._chooser.failed), found, tuple(launches.launches)
+                ending, comparison = work()
+                return launches.ending(ending, self._chooser.failed), comparison, tuple(launches.launches)
 
         checked = replace(first, rows=check_rows(self._execution, op, first, trial))
         return with_seconds(checked, {"rows": time.perf_counter() - began})
