@@ -32,6 +32,7 @@ CHOSEN = frozenset(
         "unwritten_tail",
         "overlapping_store",
         "dropped_term",
+        "split_by_rows",
         "halved_bits",
     }
 )

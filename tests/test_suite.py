@@ -36,6 +36,20 @@ PLAIN = 'dims={"T": tokens(64)}, inputs={"x": tensor("T")}'
         (PLAIN + ', environment={"FAST": "1"}', "has the environment variable FAST='1': give a tuple of texts"),
         (PLAIN + ', environment={"FAST": (1,)}', "has the environment variable FAST=(1,): give a tuple of texts"),
         (PLAIN + ', apart=("D",)', "keeps undeclared dims apart: D"),
+        (PLAIN + ', independent=("D",)', "has independent rows of an unknown dim 'D'"),
+        (
+            'dims={"T": tokens(64), "D": tokens(4)}, inputs={"x": tensor("T*D"), "y": tensor("T")}, independent=("T",)',
+            "has independent rows of T, which x combines with other dims on one axis",
+        ),
+        (
+            'dims={"T": tokens(64)}, inputs={"x": tensor("T"), "i": integers(4, high="T")}, independent=("T",)',
+            "has independent rows of T, which bounds the values of i: they cannot be cut out",
+        ),
+        (
+            'dims={"T": tokens(64), "D": tokens(4)}, inputs={"x": tensor("T")}, independent=("D",)',
+            "has independent rows of D, of which no input has an axis",
+        ),
+        (PLAIN + ', sequences="x"', "has sequences='x': write the name of a segments(…) input"),
         (PLAIN + ', where=lambda at: at["K"] % 8 == 0', "asks in `where` for an unknown name 'K': known: T"),
         (
             PLAIN + ', options={"heads": (1, 2)}, where=lambda at: at["head"] > 1',

@@ -3,6 +3,7 @@
 from harness.suite import DType, beside, op, tensor, tokens, width
 
 ORACLE = "row-invariance"
+CASES = 48
 SMALLEST = {"T": 2, "D": 1}
 
 DIMS = {"T": tokens(64, grows=False), "D": width(64)}
