@@ -49,15 +49,18 @@ from harness.execution.nan_taint import holds_infinity, infinity_as_nan
 from harness.execution.oversized_tensors import SparseMemory, UnknownValues
 from harness.execution.picked_configs import picking
 from harness.execution.result_forms import OutputsDiffer, Tensors, differences, form_of, forms, in_type, named
+from harness.execution.rounding_samples import BARE, IN_DOUBT, UNROUNDED, USUALLY, Sampling
 from harness.execution.row_trials import (
+    Allowance,
     Arrangement,
+    Axes,
+    CarriedRows,
     MatrixProducts,
     OutputAxes,
     RowComparison,
     difference,
     output_cotangents,
 )
-from harness.execution.rounding_samples import BARE, IN_DOUBT, UNROUNDED, USUALLY, Sampling
 from harness.execution.suite_arguments import arguments_for, results_asked_for
 from harness.execution.tolerance import NO_ERROR, Array, Expected, Truth, error_of, tolerance_of
 from harness.model.case import FAR_FROM_ONE, Case, DType, Scale, ValueDistribution
@@ -65,7 +68,6 @@ from harness.model.later_calls import GraphReplay
 from harness.model.op import Op
 from harness.model.paired_run import PairedRunRequest, Sketch
 from harness.model.product_precision import product_epsilon
-from harness.model.row_check import RowDifference
 from harness.model.run import Completed, Ending, ExactComparison, FormMismatch, NanResult, Result, ResultForm, Role
 
 HALVES = (torch.float16, torch.bfloat16)
@@ -155,19 +157,19 @@ class Execution(CaseExecution):
 
         drawn = DrawnTensors(inputs=arrangement.inputs, cotangents=cotangents)
         results = self._compute(op, arrangement.case, is_again=True, drawn=drawn, around=noting_products).results
-        found: dict[str, RowDifference | None] = {}
         with self._timed("compare"), plain_torch():
-            for name, expected in compared.expected.items():
-                value, after = before.results.get(name), results.get(name)
-                if value is None or after is None or tuple(value.shape) != expected.truth.values.shape:
-                    continue
-                if expected.role is Role.GRADIENT:
-                    own = {} if axes.sums_rows else arrangement.axes_of_input(op, name[2:], tuple(value.shape))
-                else:
-                    own = axes.by_name.get(name, {})
-                if own:
-                    tolerance = tolerance_of(expected, value.dtype, op.slack)
-                    found[name] = difference(name, (value, after), arrangement, own, expected, tolerance)
+            found = {
+                name: difference(
+                    name,
+                    (before.results[name], results[name]),
+                    CarriedRows(arrangement=arrangement, axes=own),
+                    Allowance(
+                        expected=expected, tolerance=tolerance_of(expected, before.results[name].dtype, op.slack)
+                    ),
+                )
+                for name, expected in compared.expected.items()
+                if name in results and name in before.results and (own := _axes_of(before, name, arrangement, axes))
+            }
         return RowComparison(found=found, products=tuple(products))
 
     def _results(self, op: Op, case: Case) -> tuple[Result, ...]:
@@ -608,6 +610,14 @@ def _moved_definitions(computed: _Computed) -> list[Mapping[str, Array]]:
             results = reference(computed.op, computed.case, computed.inputs, computed.cotangents, torch.float64)
             moved.append(arrays(results))
     return moved
+
+
+def _axes_of(computed: _Computed, name: str, arrangement: Arrangement, known: OutputAxes) -> Axes:
+    """Return the axes of a result that carry the rows of a trial; none of a gradient if an output combines rows."""
+    if not name.startswith("d:"):
+        return known.by_name.get(name, {})
+    shape = tuple(computed.results[name].shape)
+    return {} if known.sums_rows else arrangement.axes_of_input(computed.op, name[2:], shape)
 
 
 def _keeps_exact_values(result: torch.Tensor | None, expected: Expected) -> bool:

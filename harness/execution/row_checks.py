@@ -21,15 +21,11 @@ class RowExecution(Protocol):
         ...
 
 
-class RunsTrials(Protocol):
-    """Runs a trial as an engine runs a case."""
-
-    def __call__(self, arrangement: Arrangement, work: Work) -> tuple[Ending, RowComparison, Iterable[Launch]]:
-        """Do the work; return its final ending, its comparison, and what it launched."""
-        ...
+RunTrial = Callable[[Arrangement, Work], tuple[Ending, RowComparison, Iterable[Launch]]]
+"""Runs a trial as an engine runs a case: its final ending, its comparison, and what it launched."""
 
 
-def check_rows(execution: RowExecution, op: Op, run: Run, run_trial: RunsTrials) -> RowCheck:
+def check_rows(execution: RowExecution, op: Op, run: Run, run_trial: RunTrial) -> RowCheck:
     """Return the row check of a main run, right after it; a trial that does not complete is the last one."""
     rows, is_packed, planned = arrangements(op, run.case)
     axes = OutputAxes()

@@ -10,6 +10,7 @@ extent follows is theirs.  It keeps few rows, so it costs little.
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -100,19 +101,6 @@ class Arrangement:
         """Return values of the case as the trial has them."""
         return _indexed(values, {axis: self.taken[dim] for axis, dim in axes.items()})
 
-    def kept_rows(self, before: torch.Tensor, after: torch.Tensor, axes: Axes) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return the compared rows of a result, in the case and in the trial."""
-        there = {axis: self.kept[dim] for axis, dim in axes.items()}
-        here = {axis: self.taken[dim][self.kept[dim]] for axis, dim in axes.items()}
-        return _indexed(before, here), _indexed(after, there)
-
-    def index_in_case(self, index: Iterable[int], axes: Axes) -> tuple[int, ...]:
-        """Return the index in a result of the case, for an index in its compared rows."""
-        return tuple(
-            int(self.taken[axes[axis]][self.kept[axes[axis]]][at]) if axis in axes else at
-            for axis, at in enumerate(index)
-        )
-
     def _input(self, op: Op, name: str, value: torch.Tensor) -> torch.Tensor:
         if self.bounds is not None and name == self.bounds[0]:
             arranged = self.bounds[1].to(value.dtype)
@@ -192,7 +180,7 @@ def _sequences(op: Op, case: Case, draws: torch.Generator, change: RowChange) ->
     assert bounds is not None
     total, count = sorted(declared.named, key=lambda dim: dim != getattr(declared, "total", ""))
     ends: list[int] = bounds.tolist()
-    spans = [range(begin, end) for begin, end in zip(ends, ends[1:], strict=False)]
+    spans = [range(begin, end) for begin, end in pairwise(ends)]
     filled = [place for place, span in enumerate(spans) if span]
     if len(spans) != case.dims[count] or len(spans) < 2 or not filled:
         return
@@ -289,15 +277,46 @@ class RowComparison:
     """As `RowTrial.products`."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CarriedRows:
+    """The rows of an arrangement in one result."""
+
+    arrangement: Arrangement
+    axes: Axes
+
+    @property
+    def positions(self) -> dict[int, torch.Tensor]:
+        """By axis, the indices of the kept rows in the case."""
+        taken, kept = self.arrangement.taken, self.arrangement.kept
+        return {axis: taken[dim][kept[dim]] for axis, dim in self.axes.items()}
+
+    def kept(self, before: torch.Tensor, after: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return the kept rows of a result, in the case and in the trial."""
+        there = {axis: self.arrangement.kept[dim] for axis, dim in self.axes.items()}
+        return _indexed(before.detach(), self.positions), _indexed(after.detach(), there)
+
+    def index_in_case(self, index: Iterable[int]) -> tuple[int, ...]:
+        """Return the index in a result of the case, for an index in its kept rows."""
+        positions = self.positions
+        return tuple(int(positions[axis][at]) if axis in positions else at for axis, at in enumerate(index))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Allowance:
+    """What a right result is near to, and how near."""
+
+    expected: Expected
+    tolerance: Tolerance
+
+
 def difference(
-    name: str, results: tuple[torch.Tensor, torch.Tensor], arrangement: Arrangement, axes: Axes,
-    expected: Expected, tolerance: Tolerance,
-) -> RowDifference | None:  # fmt: skip
+    name: str, results: tuple[torch.Tensor, torch.Tensor], rows: CarriedRows, allowance: Allowance
+) -> RowDifference | None:
     """Return how the kept rows of a result differ between the case and the trial; None if their bits are equal.
 
     NaNs are alike.  The ratio leaves out elements that a comparison with the definition does not check.
     """
-    before, after = (rows.detach() for rows in arrangement.kept_rows(results[0].detach(), results[1].detach(), axes))
+    before, after = rows.kept(*results)
     differs = _bits(before) != _bits(after)
     if before.is_floating_point():
         differs &= ~(before.isnan() & after.isnan())
@@ -306,30 +325,29 @@ def difference(
     first = tuple(int(part) for part in differs.nonzero()[0])
     return RowDifference(
         name=name,
-        index=arrangement.index_in_case(first, axes),
+        index=rows.index_in_case(first),
         value=float(before[first]),
         other=float(after[first]),
         cells=int(differs.sum()),
         compared=differs.numel(),
-        ratio=_ratio(results[0], (before, after), arrangement, axes, expected, tolerance),
+        ratio=_ratio(results[0], (before, after), rows, allowance),
     )
 
 
 def _ratio(
-    result: torch.Tensor, rows: tuple[torch.Tensor, torch.Tensor], arrangement: Arrangement, axes: Axes,
-    expected: Expected, tolerance: Tolerance,
-) -> float:  # fmt: skip
+    result: torch.Tensor, kept: tuple[torch.Tensor, torch.Tensor], rows: CarriedRows, allowance: Allowance
+) -> float:
     """Return the difference in units of the tolerances of two right results, over the tensor or its worst tile."""
-    with np.errstate(invalid="ignore"):
-        apart: Array = rows[1].to(torch.float64).numpy() - rows[0].to(torch.float64).numpy()
+    before, after = (values.to(torch.float64).numpy() for values in kept)
     index: list[Array] = [np.arange(extent) for extent in result.shape]
-    for axis, dim in axes.items():
-        index[axis] = arrangement.taken[dim][arrangement.kept[dim]].numpy()
+    for axis, position in rows.positions.items():
+        index[axis] = position.numpy()
+    with np.errstate(invalid="ignore"):
+        apart: Array = np.where((before == after) | (np.isnan(before) & np.isnan(after)), 0.0, after - before)
     error = np.zeros(tuple(result.shape))
     error[np.ix_(*index)] = np.where(np.isnan(apart), np.inf, apart)
-    is_checked = checked_cells(result, expected, tolerance)
-    error = np.where(is_checked, error, 0.0)
-    size = sizes(error)
+    tolerance = allowance.tolerance
+    size = sizes(np.where(checked_cells(result, allowance.expected, tolerance), error, 0.0))
     with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
         each = np.nan_to_num(size.per_tile / (2 * tolerance.per_tile), nan=0.0, posinf=np.inf)
         whole = size.whole / (2 * tolerance.whole) if tolerance.whole else (np.inf if size.whole else 0.0)
@@ -352,15 +370,23 @@ def setting_changes(before: Iterable[Launch], after: Iterable[Launch]) -> tuple[
         own, other = launch_of(first, kernel), launch_of(second, kernel)
         if own is None or other is None:
             continue
-        if own.config_count > 1 and own.config != other.config:
-            changes.append(SettingChange(kernel=kernel, before=own.config, after=other.config, is_config=True))
-            continue
+        is_tile = (own.tile_sizes, own.num_warps) != (other.tile_sizes, other.num_warps)
+        is_config = own.config_count > 1 and own.config != other.config
         mine, others = _settings(own), _settings(other)
         names = [name for name in mine if name in others and mine[name] != others[name]]
-        if names:
-            texts = (", ".join(f"{name}: {settings[name]}" for name in names) for settings in (mine, others))
-            changes.append(SettingChange(kernel=kernel, before=next(texts), after=next(texts)))
+        if is_config:
+            settings = own.config, other.config
+        elif names:
+            settings = _listed(mine, names), _listed(others, names)
+        else:
+            continue
+        before, after = settings
+        changes.append(SettingChange(kernel=kernel, before=before, after=after, is_config=is_config, is_tile=is_tile))
     return tuple(changes)
+
+
+def _listed(settings: Mapping[str, object], names: Iterable[str]) -> str:
+    return ", ".join(f"{name}: {settings[name]}" for name in names)
 
 
 def _settings(launch: Launch) -> dict[str, object]:

@@ -55,6 +55,8 @@ class SettingChange:
     """Of the trial."""
     is_config: bool = False
     """True if an autotuner has the choice."""
+    is_tile: bool = False
+    """True if the extents of its tiles differ, or its warps."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,8 +97,8 @@ class RowBits(StrEnum):
     """What row checks say about the results of a kernel with one config, the best first."""
 
     SAME = "same bits"
-    RETILED = "same bits, other constants"
-    """The kernel ran with other constants or another config, which threads of a hardware GPU may add up otherwise."""
+    RETILED = "same bits, other tiles"
+    """The kernel ran with other tiles or warps, and threads of a hardware GPU may add up in another order."""
     ROUNDING = "rounding"
     WRONG = "wrong"
 

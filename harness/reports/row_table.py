@@ -8,7 +8,7 @@ from harness.model.row_check import RowBits
 
 NAMED = 3
 """The most configs that a line names."""
-NO_CONFIG = "–"
+NO_CONFIG = "none"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,7 +21,7 @@ class RowTableLine:
     configs: tuple[str, ...]
     """Empty for a kernel without an autotuner."""
     cells: tuple[str, ...]
-    """By device, in words: `same bits`, or `rounding in 2 of 9`; empty where nothing was compared."""
+    """By device, in words: `same bits`, or `rounding in 2 of 9`."""
 
     @property
     def config_words(self) -> str:
@@ -77,6 +77,6 @@ def _words(counts: Iterable[dict[RowBits, int]]) -> str:
         for bits, cases in each.items():
             sums[bits] = sums.get(bits, 0) + cases
     if not sums:
-        return ""
+        return "not compared"
     worst, total = RowBits(_worst(sums)), sum(sums.values())
     return f"{worst} ({total})" if worst is RowBits.SAME else f"{worst} in {sums[worst]} of {total}"

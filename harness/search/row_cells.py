@@ -27,7 +27,7 @@ def _each(run: Run) -> Iterator[tuple[str, RowBits]]:
         if not isinstance(trial.ending, Completed):
             continue
         differences = {difference.name: difference for difference in trial.differences}
-        retiled = {change.kernel for change in trial.settings}
+        retiled = {change.kernel for change in trial.settings if change.is_tile}
         for name in trial.compared:
             kernel, difference = writers.get(name, ""), differences.get(name)
             if difference is None:

@@ -5,12 +5,13 @@ from typing import Any
 
 import pytest
 import torch
+from torch import Tensor
 
 from harness import catalogue
 from harness.execution.execution import Execution
 from harness.execution.inputs import make_inputs
 from harness.execution.row_checks import check_rows
-from harness.execution.row_trials import Arrangement, OutputAxes, RowComparison, arrangements
+from harness.execution.row_trials import Arrangement, CarriedRows, RowComparison, arrangements
 from harness.model.case import Case, DType, Layout
 from harness.model.op import Op
 from harness.model.row_check import RowChange, RowCheck
@@ -34,7 +35,7 @@ SEEDS = {change: 16 * number for number, change in enumerate(RowChange)}
 
 
 @op(**ROWS, independent=("T",))
-def scaled(x, w):  # noqa: ANN001, ANN201
+def scaled(x: Tensor, w: Tensor) -> tuple[Tensor, Tensor]:
     return x * w, x.sum(0)
 
 
@@ -42,7 +43,7 @@ scaled.reference(lambda x, w: (x * w, x.sum(0)))
 
 
 @op(**ROWS, independent=("T",))
-def centred(x, w):  # noqa: ANN001, ANN201
+def centred(x: Tensor, w: Tensor) -> Tensor:
     """Rows are not independent here."""
     return (x - x.mean(0)) * w
 
@@ -51,7 +52,7 @@ centred.reference(lambda x, w: (x - x.mean(0)) * w)
 
 
 @op(**ROWS, independent=("T",))
-def rounded_by_rows(x, w):  # noqa: ANN001, ANN201
+def rounded_by_rows(x: Tensor, w: Tensor) -> Tensor:
     return x * w * (1 + 2.0**-23 * (x.shape[0] > 8))
 
 
@@ -59,7 +60,7 @@ rounded_by_rows.reference(lambda x, w: x * w)
 
 
 @op(**PACKED, sequences="bounds")
-def shifted(x, state, bounds):  # noqa: ANN001, ANN201
+def shifted(x: Tensor, state: Tensor, bounds: Tensor) -> tuple[Tensor, Tensor]:
     lengths = bounds.diff()
     last = x[0][bounds[1:] - 1]
     return x + state.repeat_interleave(lengths, 0), last * state
@@ -96,7 +97,7 @@ def test_every_change_keeps_the_values_of_its_rows(change: RowChange) -> None:
     before, after = make_inputs(declared, case)["x"], arrangement.inputs(declared, arrangement.case)["x"]
     assert before is not None
     assert after is not None
-    kept_before, kept_after = arrangement.kept_rows(before, after, {0: "T"})
+    kept_before, kept_after = CarriedRows(arrangement=arrangement, axes={0: "T"}).kept(before, after)
     assert len(kept_before) == arrangement.rows > 0
     assert torch.equal(kept_before, kept_after)
     if change is not RowChange.PART:
@@ -163,7 +164,7 @@ def test_layouts_of_the_case_stay() -> None:
 
 def test_no_trial_is_made_where_no_other_number_is_legal() -> None:
     @op(dims={"T": Dim(low=5, high=5)}, inputs={"x": tensor("T")}, independent=("T",))
-    def fixed(x):  # noqa: ANN001, ANN202
+    def fixed(x: Tensor) -> Tensor:
         return x
 
     fixed.reference(lambda x: x)
@@ -173,7 +174,7 @@ def test_no_trial_is_made_where_no_other_number_is_legal() -> None:
 
 def test_products_of_torch_are_noted() -> None:
     @op(**ROWS, independent=("T",))
-    def product(x, w):  # noqa: ANN001, ANN202
+    def product(x: Tensor, w: Tensor) -> Tensor:
         return x @ w[:, None]
 
     product.reference(lambda x, w: x @ w[:, None])
@@ -188,4 +189,3 @@ def test_axes_are_those_whose_extent_follows_the_rows() -> None:
     assert part.axes_of_output((12, 3), (rows, 3)) == {0: "T"}
     assert part.axes_of_output((12, 12), (12, 12)) == {}
     assert part.axes_of_output((24, 3), (2 * rows, 3)) is None
-    assert OutputAxes().by_name == {}

@@ -83,7 +83,7 @@ def test_equal_bits_pass() -> None:
 def test_cells_of_the_table_have_the_worst_of_their_kernel() -> None:
     wrong = replace(TRIAL, differences=(replace(DIFFERENCE, ratio=50.0),))
     same = replace(TRIAL, differences=())
-    retiled = replace(same, settings=(SettingChange(kernel=KERNEL, before="BT: 1", after="BT: 2"),))
+    retiled = replace(same, settings=(SettingChange(kernel=KERNEL, before="BT: 1", after="BT: 2", is_tile=True),))
     seen = [row_cells(run_with(*trials)) for trials in ((same,), (same, retiled), (TRIAL, retiled), (TRIAL, wrong))]
     assert seen == [(RowCell(kernel=KERNEL, config=LAUNCH.config, bits=bits),) for bits in RowBits]
     assert row_cells(run_with(replace(TRIAL, products=("aten.mm",)))) == ()

@@ -117,7 +117,7 @@ class TestStructure:
         }
         assert silent == {
             *("sm-invariance", "config-invariance", "order-invariance", "tuning-invariance", "undefined-lanes"),
-            *("repeat-call", "graph-replay"),
+            *("repeat-call", "graph-replay", "row-invariance"),
             *("wrong-value", "precision", "float64-values", "unwritten", "repeatability"),
         }
 

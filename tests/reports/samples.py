@@ -5,12 +5,13 @@ from datetime import date
 from math import inf
 
 from harness.documents.bisection import BisectedBorder, BisectionDocument, CheckedMember
-from harness.documents.campaign import CampaignReport, KnownFinding, SizeCount, VerdictCount
+from harness.documents.campaign import CampaignReport, KnownFinding, RowCount, SizeCount, VerdictCount
 from harness.model.avoided import AvoidedDraws, SetAsideOp
 from harness.model.finding import Excerpt, Finding, ReplayCount, Symptom
 from harness.model.hardware_blame import Blame, HardwareBlame
 from harness.model.picture import Amount, ElementSpan, Shading, Span, Spread
 from harness.model.region import SMS, Axis, AxisKind, Ended, Point, Region
+from harness.model.row_check import RowBits
 from harness.model.run import Source
 from harness.model.verdict import Fail, Outcome, Severity, Signature
 from harness.reports.contents import ReportContents
@@ -145,6 +146,13 @@ REPORT = CampaignReport(
         VerdictCount(op=OP.id, device="h200", oracle="completes", outcome=Outcome.PASS, cases=25),
         VerdictCount(op=OP.id, device="h200", oracle="float64-values", outcome=Outcome.ABSTAIN, cases=5),
         VerdictCount(op="suites/a.py:other", device="b200", oracle="completes", outcome=Outcome.PASS, cases=3),
+    ),
+    row_checks=(
+        RowCount(op=OP.id, device="b200", kernel=EVIL, config="BT: 16", bits=RowBits.ROUNDING, cases=2),
+        RowCount(op=OP.id, device="b200", kernel=EVIL, config="BT: 16", bits=RowBits.SAME, cases=3),
+        RowCount(op=OP.id, device="b200", kernel=EVIL, config="BT: 32", bits=RowBits.ROUNDING, cases=1),
+        RowCount(op=OP.id, device="h200", kernel=EVIL, config="BT: 32", bits=RowBits.SAME, cases=1),
+        RowCount(op=OP.id, device="h200", kernel="", config="", bits=RowBits.WRONG, cases=4),
     ),
     tested_sizes=(
         SizeCount(op=OP.id, dim="T", size=1, sm_count=132, outcome=Outcome.PASS, cases=9),

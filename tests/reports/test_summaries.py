@@ -60,6 +60,14 @@ SUMMARY = rf"""### kernel-harness: 3 findings: 2 errors, 1 warning
 | error, not tried | bounds | \<script\>alert('1 & 2')\</script\> a\|b.py:3 | layer\_norm T=3 D=1 G=1 fp32, no residual or weight, rtx-pro-6000 | 9 | `harness replay {STRAY.id}` |
 | warning, known | write-overlap | layer\_norm\_bwd\_kernel layernorm.py:431 | layer\_norm T=3 D=1 G=1 fp32, no residual or weight, rtx-pro-6000 | 9 | `harness replay {OVERLAP.id}` |
 
+Rows in other company:
+
+| op | kernel | config | b200 | h200 |
+|---|---|---|---|---|
+| layer\_norm | torch | none | not compared | wrong in 4 of 4 |
+| layer\_norm | \<script\>alert('1 & 2')\</script\> | BT: 16 | rounding in 2 of 5 | not compared |
+| layer\_norm | \<script\>alert('1 & 2')\</script\> | BT: 32 | rounding in 1 of 1 | same bits (1) |
+
 Compared with the previous report: 2 new, 1 still, 0 gone, 1 not looked at.
 - new: bounds: \<script\>alert('1 & 2')\</script\> a\|b.py:3
 - new: float64-values: layer\_norm d:x
