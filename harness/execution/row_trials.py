@@ -368,7 +368,10 @@ def setting_changes(before: Iterable[Launch], after: Iterable[Launch]) -> tuple[
     changes: list[SettingChange] = []
     for kernel in dict.fromkeys(launch.kernel for launch in first):
         own, other = launch_of(first, kernel), launch_of(second, kernel)
-        if own is None or other is None:
+        if own is None:
+            continue
+        if other is None:
+            changes.append(SettingChange(kernel=kernel, before=own.config, after="", is_tile=True))
             continue
         is_tile = (own.tile_sizes, own.num_warps) != (other.tile_sizes, other.num_warps)
         is_config = own.config_count > 1 and own.config != other.config

@@ -52,7 +52,7 @@ class SettingChange:
     before: str
     """Of the case: `BLOCK: 16, num_warps: 4`.  Of a kernel with an autotuner, its config, else what differs."""
     after: str
-    """Of the trial."""
+    """Of the trial; empty if it did not launch the kernel."""
     is_config: bool = False
     """True if an autotuner has the choice."""
     is_tile: bool = False

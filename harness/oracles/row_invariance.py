@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from harness.model.flaw_kind import FlawKind
 from harness.model.paired_run import SecondRun, launch_of
-from harness.model.row_check import RowChange, RowCheck, RowDifference, RowTrial
+from harness.model.row_check import RowChange, RowCheck, RowDifference, RowTrial, SettingChange
 from harness.model.run import Completed, Result, Run
 from harness.model.verdict import Abstain, Extent, Fail, Pass, Severity, Verdict
 from harness.oracles.base import Evidence, SingleRunOracle
@@ -132,14 +132,14 @@ def _has_atomics(run: Run) -> bool:
 def _causes(run: Run, trial: RowTrial, kernel: str) -> str:
     """Return what the kernels of the two runs were launched with, if it differs, and else the config of both."""
     if trial.settings:
-        changed = (
-            f"{change.kernel} ran with {'config ' if change.is_config else ''}[{change.before}] in the case and "
-            f"[{change.after}] there"
-            for change in trial.settings
-        )
-        return f"; {', '.join(changed)}"
+        return f"; {', '.join(map(_setting_words, trial.settings))}"
     launch = launch_of(run.launches, kernel)
     return f"; {kernel} ran with [{launch.config}] both times" if launch else ""
+
+
+def _setting_words(change: SettingChange) -> str:
+    there = f"[{change.after}] there" if change.after else "was not launched there"
+    return f"{change.kernel} ran with {'config ' if change.is_config else ''}[{change.before}] in the case and {there}"
 
 
 def _number(value: float) -> str:

@@ -40,6 +40,13 @@ def test_rounding_is_a_warning_with_the_config_and_the_first_element() -> None:
     )
 
 
+def test_a_kernel_that_other_rows_do_not_launch_is_named() -> None:
+    change = SettingChange(kernel="split_kernel", before="num_warps: 4", after="", is_tile=True)
+    (fail,) = verdicts(run_with(replace(TRIAL, settings=(change,))))
+    assert isinstance(fail, Fail)
+    assert fail.message.endswith("split_kernel ran with [num_warps: 4] in the case and was not launched there")
+
+
 def test_more_than_rounding_is_an_error() -> None:
     wrong = replace(TRIAL, differences=(replace(DIFFERENCE, ratio=50.0),))
     (fail,) = verdicts(run_with(wrong))
