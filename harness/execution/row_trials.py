@@ -383,8 +383,8 @@ def setting_changes(before: Iterable[Launch], after: Iterable[Launch]) -> tuple[
             settings = _listed(mine, names), _listed(others, names)
         else:
             continue
-        before, after = settings
-        changes.append(SettingChange(kernel=kernel, before=before, after=after, is_config=is_config, is_tile=is_tile))
+        here, there = settings
+        changes.append(SettingChange(kernel=kernel, before=here, after=there, is_config=is_config, is_tile=is_tile))
     return tuple(changes)
 
 

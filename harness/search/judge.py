@@ -190,6 +190,10 @@ def _second_runs(run: Run, paired_runs: Iterable[Run]) -> Iterator[SecondRun]:
         yield SecondRun.KEYS
     if run.interrupted is not None and run.interrupted.kernel:
         yield SecondRun.THREADS
+    yield from _calls_again(run)
+
+
+def _calls_again(run: Run) -> Iterator[SecondRun]:
     if run.later is not None and isinstance(run.later.ending, Completed):
         yield SecondRun.LATER
     if run.replayed is not None and isinstance(run.replayed.ending, Completed):
