@@ -14,14 +14,14 @@ from harness.errors import UsageError, unknown
 
 
 class JoinedByCommas(argparse.Action):
-    """The action of `--device`: a repeated option adds to its list."""
+    """The action of options whose value is a list with commas: a repeated option adds to its list."""
 
     def __call__(
         self, parser: argparse.ArgumentParser, namespace: argparse.Namespace, values: Any, option: str | None = None
     ) -> None:
         del parser, option
         before = getattr(namespace, self.dest)
-        setattr(namespace, self.dest, values if before is None else f"{before},{values}")
+        setattr(namespace, self.dest, f"{before},{values}" if before else values)
 
 
 FILE = "pyproject.toml"

@@ -304,7 +304,7 @@ def _init_integers(answer: Answer) -> frozenset[int]:
 def _probed(probe: Probe, init_integers: frozenset[int], declared: Mapping[str, tuple[int, ...]]) -> SampledTask:
     """Return the task with the sizes that the reference accepts."""
     init_sizes = frozenset(size for size in init_integers if size > 1)
-    chosen = {dim.name: declared.get(dim.name, declared.get(str(dim.sizes[0]), ())) for dim in probe.task.dims}
+    chosen = {dim.name: (*declared.get(dim.name, ()), *declared.get(str(dim.sizes[0]), ())) for dim in probe.task.dims}
     dims = [_before_probing(dim, init_sizes, chosen[dim.name]) for dim in probe.task.dims]
     base, problem = smallest_sizes(probe, dims)
     if problem:

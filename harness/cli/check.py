@@ -6,9 +6,10 @@ from pathlib import Path
 from harness.checks.check_verdict import CheckVerdict, Ruling
 from harness.checks.checker import TIME_LIMIT_S, USUAL_CASES, Checker
 from harness.cli.command import ExitStatus, Parser
-from harness.cli.common_options import add_device, devices_of, json_path, positive, seconds
+from harness.cli.common_options import add_device, devices_of, joined_values, json_path, positive, seconds
 from harness.documents import files
 from harness.errors import store_error
+from harness.project_settings import JoinedByCommas
 from harness.search import USUAL_DEVICE
 from harness.wording import counted, visible
 
@@ -26,7 +27,7 @@ def run(options: argparse.Namespace) -> ExitStatus:
         device=devices_of(options) or USUAL_DEVICE,
         cases=options.cases,
         time_limit_s=options.time_limit,
-        allows=options.allow,
+        allows=tuple(options.allow.split(",")) if options.allow else (),
         resources=options.resources,
         other_sm_counts=True,
         stops_at_flaw=False,
@@ -34,7 +35,7 @@ def run(options: argparse.Namespace) -> ExitStatus:
         settings=options.settings,
     ) as checker:
         verdict = checker.check(
-            options.new, options.reference, options.inputs, sizes=dict(options.sizes), seed=options.seed
+            options.new, options.reference, options.inputs, sizes=joined_values(options.sizes), seed=options.seed
         )
     print(visible("\n".join(lines(verdict))))
     if path is not None:
@@ -103,10 +104,12 @@ exit status: 0 right, 1 wrong, 2 usage or harness error, 3 could not be checked,
     parser.add_argument(
         "--sizes",
         nargs="+",
+        action="extend",
         type=sizes_of,
         default=[],
         metavar="DIM=SIZE,…",
-        help="the only sizes of a dim, by its size in the sample: 128=64,127 (default: what the reference accepts)",
+        help="the only sizes of a dim, by its size in the sample: 128=64,127; repeatable "
+        "(default: what the reference accepts)",
     )
     add_device(parser, USUAL_DEVICE)
     parser.add_argument(
@@ -116,10 +119,10 @@ exit status: 0 right, 1 wrong, 2 usage or harness error, 3 could not be checked,
     parser.add_argument("--json", metavar="FILE", help="also write the verdict as JSON")
     parser.add_argument(
         "--allow",
-        type=lambda text: tuple(text.split(",")),
-        default=(),
+        action=JoinedByCommas,
+        default="",
         metavar="OPERATOR,…",
-        help="operators of torch that may do any part of the work, as verdicts name them: convolution",
+        help="operators of torch that may do any part of the work, as verdicts name them: convolution; repeatable",
     )
     parser.add_argument(
         "--resources", action="store_true", help="also compile each kernel for the devices: it must fit them"

@@ -2,8 +2,10 @@
 
 import argparse
 import secrets
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
+from typing import TypeVar
 
 from harness.cli.command import Parser
 from harness.engines.cuda.sanitizers.suppressions import FILE as ACCEPTS
@@ -19,6 +21,8 @@ from harness.project_settings import JoinedByCommas, read_project_settings
 from harness.search import USUAL_DEVICES
 from harness.search.engine_choice import parse_engine
 from harness.suite_files import named_suites, project_of
+
+T = TypeVar("T")
 
 UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0}
 """The letters that may end a duration, in seconds."""
@@ -85,7 +89,7 @@ def plan_of(
         op=tuple(options.op),
         device=values.get("device", usual_device),
         sm=values.get("sm"),
-        env=dict(values.get("env", ())),
+        env=joined_values(values.get("env", ())),
         cases=values.get("cases"),
         seconds=60 * options.minutes if "minutes" in values else None,
         seed=values.get("seed", usual_seed),
@@ -198,6 +202,14 @@ def environment_variable(text: str) -> tuple[str, tuple[str, ...]]:
     if not equals or not name.isidentifier():
         raise argparse.ArgumentTypeError(f"{text!r} names no variable: write NAME=VALUE,…")
     return name, tuple(value.strip() for value in values.split(",") if value.strip())
+
+
+def joined_values(pairs: Iterable[tuple[str, tuple[T, ...]]]) -> dict[str, tuple[T, ...]]:
+    """Return all values of each name, in the order given, each once."""
+    values: dict[str, tuple[T, ...]] = {}
+    for name, more in pairs:
+        values[name] = tuple(dict.fromkeys((*values.get(name, ()), *more)))
+    return values
 
 
 def positive(text: str) -> int:

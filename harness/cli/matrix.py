@@ -20,6 +20,7 @@ from harness.matrix.cells import AMD_SHARED_BYTES
 from harness.matrix.collection import CollectionRequest
 from harness.matrix.measuring import make_matrix
 from harness.model.kernel_build import CompileTarget, Vendor
+from harness.project_settings import JoinedByCommas
 from harness.reports.html.matrix_page import matrix_page
 from harness.reports.matrix_changes import change_lines
 from harness.reports.matrix_csv import csv_text
@@ -122,6 +123,7 @@ exit status: 0 the matrix was made; 1 a figure of --fail-on is worse than in the
     )
     parser.add_rare(
         "--target",
+        action=JoinedByCommas,
         default="",
         metavar="NAME,…",
         help=f"also compile for these GPUs what host code launches on the first device: {', '.join(AMD_SHARED_BYTES)}",
@@ -137,6 +139,7 @@ exit status: 0 the matrix was made; 1 a figure of --fail-on is worse than in the
     )
     parser.add_argument(
         "--fail-on",
+        action=JoinedByCommas,
         default="",
         metavar="FIGURE,…",
         help=f"figures that must not grow since the baseline: {', '.join(Figure)}",

@@ -43,7 +43,7 @@ def test_a_wrong_answer_exits_with_1_and_can_be_replayed(project: Project) -> No
 
 @pytest.mark.slow
 def test_sizes_that_are_declared_are_the_only_ones(project: Project) -> None:
-    sizes = ("--sizes", "64=3,5", "100=7")
+    sizes = ("--sizes", "n64=3", "100=7", "--sizes", "64=5")
     finished = project.harness("check", "candidates.py:right", "candidates.py:reference", *inputs("sample"), *sizes)
     assert finished.out.splitlines()[:2] == ["sizes: n64 (x.0): 3, 5", "sizes: n100 (x.1): 7"]
     assert finished.status == 0

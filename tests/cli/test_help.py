@@ -1,14 +1,19 @@
 """The help: it fits a screen, speaks of the tool, and has examples that parse."""
 
+import argparse
 import os
 import shlex
 import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
 
 import pytest
 
-from harness.cli import COMMANDS, parse
+from harness.cli import COMMANDS, module_of, parse
+from harness.cli.command import Parser
+from harness.cli.common_options import joined_values
+from harness.project_settings import JoinedByCommas
 from tests.cli.command_line import Project
 
 SCREEN_LINES, SCREEN_COLUMNS = 48, 80
@@ -51,6 +56,43 @@ def test_rarely_needed_options_are_in_the_whole_help_only(
     assert "--help-all" not in whole
     assert "exit status: " in short
     assert "exit status: " in whole
+
+
+def list_options() -> list[tuple[str, argparse.Action]]:
+    """Return each option whose value is a list, with its command."""
+    parsers = {name: Parser(prog=name) for name in COMMANDS}
+    for name, parser in parsers.items():
+        import_module(module_of(name)).add_options(parser)
+    return [
+        (name, action)
+        for name, parser in parsers.items()
+        for action in parser.actions
+        if action.option_strings and ("…" in str(action.metavar) or action.nargs in {"+", "*"})
+    ]
+
+
+def test_an_option_that_takes_a_list_adds_to_it_when_repeated() -> None:
+    joining = (JoinedByCommas, argparse._AppendAction, argparse._ExtendAction)
+    options = list_options()
+    assert {("check", "--sizes"), ("check", "--allow"), ("fuzz", "--env"), ("matrix", "--target")} <= {
+        (name, action.option_strings[0]) for name, action in options
+    }
+    assert [(name, action.option_strings) for name, action in options if not isinstance(action, joining)] == []
+
+
+@pytest.mark.parametrize(
+    ("words", "values"),
+    [
+        (("check", "a", "b", "--allow", "conv", "--allow", "bmm"), {"allow": "conv,bmm"}),
+        (("matrix", "a", "--fail-on", "shared", "--fail-on", "registers"), {"fail_on": "shared,registers"}),
+    ],
+)
+def test_a_repeated_list_keeps_what_came_before(words: tuple[str, ...], values: dict[str, str]) -> None:
+    assert vars(parse(words)).items() >= values.items()
+
+
+def test_values_of_one_name_are_joined() -> None:
+    assert joined_values([("A", (1, 2)), ("B", (3,)), ("A", (2, 4))]) == {"A": (1, 2, 4), "B": (3,)}
 
 
 def test_harness_alone_prints_its_help(tmp_path: Path) -> None:
