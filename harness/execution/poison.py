@@ -1,7 +1,8 @@
 """Poison for fresh memory: `torch.empty` returns a bit pattern that no computation makes.
 
 A cell that still holds the pattern was never written.  For floating-point types the pattern is a NaN with a special
-payload, so its use also shows in results.  One-byte types have no unused pattern and are not poisoned.
+payload, so its use also shows in results.  One-byte types have no unused pattern.  Their memory is filled with one
+value, so that it never holds the results of an earlier call, but no read of it is judged.
 """
 
 import ctypes
@@ -23,6 +24,9 @@ PATTERNS: Mapping[torch.dtype, int] = {
     torch.int32: 0x5AA5_F00D,
     torch.int16: 0x5AA5,
 }
+
+FILL_OF_BYTES = 0xA5
+"""What fresh memory of one-byte types holds; that of booleans is False."""
 
 INTEGER_PATTERNS = frozenset(pattern for dtype, pattern in PATTERNS.items() if not dtype.is_floating_point)
 
@@ -84,11 +88,13 @@ class FreshMemory(TorchFunctionMode):
 
     def _poison(self, tensor: torch.Tensor) -> None:
         pattern = PATTERNS.get(tensor.dtype)
-        storage = tensor.untyped_storage()
-        if pattern is None or not storage.nbytes() or storage.device.type != "cpu":
+        storage, size = tensor.untyped_storage(), tensor.element_size()
+        if not storage.nbytes() or storage.device.type != "cpu" or (pattern is None and size > 1):
             return
         # The whole storage, since a strided tensor's gaps are poisoned too; without torch, whose modes would see it.
-        size = tensor.element_size()
+        if pattern is None:
+            ctypes.memset(storage.data_ptr(), 0 if tensor.dtype is torch.bool else FILL_OF_BYTES, storage.nbytes())
+            return
         memory = (ctypes.c_uint8 * (storage.nbytes() // size * size)).from_address(storage.data_ptr())
         np.ctypeslib.as_array(memory).view(f"i{size}").fill(pattern)
         if storage.data_ptr() not in self._fresh:

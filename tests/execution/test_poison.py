@@ -41,6 +41,14 @@ def test_initialised_memory_is_not_poisoned() -> None:
     assert [count_poison(value) for value in (*made, byte, nothing)] == [(0, None)] * 7
 
 
+def test_fresh_bytes_never_hold_earlier_results() -> None:
+    for dtype, fill in ((torch.int8, -91), (torch.uint8, 165), (torch.float8_e4m3fn, -0.203125), (torch.bool, 0)):
+        torch.ones(4096, dtype=torch.uint8)  # freed at once: the next memory may be the same
+        with FreshMemory():
+            made = torch.empty(4096, dtype=dtype)
+        assert made.to(torch.float32).unique().tolist() == [fill]
+
+
 def test_no_address_is_allocated_twice_within_a_case() -> None:
     with FreshMemory():
         addresses = [torch.empty(1 << 12).data_ptr() for _ in range(20)]
