@@ -152,6 +152,8 @@ class TensorSettings(ShapedSettings, total=False):
     grad: bool
     dtype: DType | None
     draw: Draw
+    distinct: bool
+    ascending: bool
     defined: Callable[..., Any] | None
 
 
@@ -181,6 +183,8 @@ def tensor(*shape: Extent, **more: Unpack[TensorSettings]) -> Tensor:
             `grad`, by default true: its gradient is compared with the reference's;
             `dtype`, a fixed element type, by default the case's;
             `draw`, how its elements follow from normally distributed numbers, for example `Draw.UNIT` for [0, 1];
+            `ascending` if each row, along the last axis, is sorted, as edges of bins are;
+            `distinct` if the numbers of a row differ from each other;
             `contiguous`, true if the library demands a contiguous tensor, `"rows"` if it demands contiguous rows;
             `broadcasts`, the extents of axes that may have one element instead, as torch broadcasts it:
             `tensor("B", "H", "T", "T", broadcasts=("B", "H"))` for an attention mask;

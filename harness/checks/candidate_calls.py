@@ -379,7 +379,9 @@ class _Candidate:
         with plain_torch():
             choice = random.Random(kept_key)  # noqa: S311 - reproducible, not secret
             other = choice.choice((_other_values, _nearly_same_values))
-            other_values = {name: other(value, choice) for name, value in kept.items()}
+            other_values = {
+                name: value.clone() if _is_ordered(value) else other(value, choice) for name, value in kept.items()
+            }
             for name, value in inputs.items():
                 value.data.copy_(other_values[name])
         key = ""
@@ -585,6 +587,11 @@ def _finite(value: torch.Tensor) -> torch.Tensor:
     """Return the finite elements in float64: `isfinite` knows not every 8-bit float."""
     wide = value.double()
     return wide[wide.isfinite()]
+
+
+def _is_ordered(value: torch.Tensor) -> bool:
+    """Return True if rows are sorted: in another order they may be illegal, as boundaries of sequences are."""
+    return bool(value.dim()) and not is_constant(value) and bool((value.diff(dim=-1) >= 0).all())
 
 
 def _other_values(kept: torch.Tensor, _: random.Random) -> torch.Tensor:

@@ -194,6 +194,7 @@ class CandidateCheck:
             inputs=code.inputs,
             declared=declared,
             result=str(self._scratch / "task.json"),
+            kept=str(self._scratch / "sample.pt"),
         )
         files = tuple(_content(Path(place.file)) for place in (code.reference, code.inputs) if place.file)
         key = (code.reference, code.inputs, code.init_inputs, declared, files)

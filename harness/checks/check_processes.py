@@ -1,7 +1,8 @@
 """The processes of a checker.  They stay warm between checks, and may die by what a candidate does."""
 
+import shutil
 from collections.abc import Hashable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 
@@ -87,6 +88,10 @@ class CheckProcesses:
         match run.ending:
             case Completed():
                 task = wire.from_json(Path(order.result).read_text(encoding="ascii"), SampledTask)
+                if task.sample:  # out of reach of candidates
+                    kept = (folder / "sample.pt").absolute()
+                    shutil.move(task.sample, kept)
+                    task = replace(task, sample=str(kept))
             case Raised(kind=kind, message=message):
                 raise UsageError(f"{order.inputs}: {kind}: {message}")
             case ending:

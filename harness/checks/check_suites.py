@@ -11,10 +11,15 @@ from harness.drafts.suite_text import OpText, SuiteText, in_braces
 from harness.model.input_spec import Draw
 
 ABOUT = "Written by harness check."
-IMPORTS = ("from harness.checks.answer import Answer, ArgumentForm, CodePlace",)
+IMPORTS = (
+    "from harness.checks.answer import Answer, ArgumentForm, CodePlace",
+    "from harness.model.input_spec import extent_of",
+)
 SAMPLES = "samples"
 FORWARD = "_forward"
 REFEREE = "referee"
+SAMPLED = "sampled"
+"""The function of a suite that returns the sample's tensors."""
 
 
 def write_sample_suite(path: Path, order: SampleOrder) -> None:
@@ -61,6 +66,10 @@ def _candidate_op(name: str, task: SampledTask) -> OpText:
 
 def _op(name: str, task: SampledTask, *, body: Sequence[str], definition: Sequence[str], **more: str) -> OpText:
     parameters = [part.name for part in (*task.inputs, *task.dims)]
+    if limits := _limits(task):
+        more["where"] = f"lambda at: all(extent_of(few, at) <= extent_of(many, at) for few, many in {limits!r})"
+    if task.sample:
+        more["sample"] = SAMPLED
     return OpText(
         name=name,
         dims={dim.name: _dim(dim) for dim in task.dims},
@@ -81,7 +90,11 @@ def _write(path: Path, answer: Answer, task: SampledTask, ops: Sequence[OpText])
         repeats=task.repeats,
         mutated=task.mutated,
     )
-    suite = SuiteText(about=ABOUT, imports=IMPORTS, top=(f"ANSWER = {answer!r}",), ops=ops)
+    top = [f"ANSWER = {answer!r}"]
+    if task.sample:
+        read = "from harness.checks.sampling import read_sample"
+        top += ["", "", f"def {SAMPLED}():", f"    {read}", "", f"    return read_sample({task.sample!r})"]
+    suite = SuiteText(about=ABOUT, imports=IMPORTS, top=top, ops=ops)
     path.write_text(str(suite), encoding="utf-8")
 
 
@@ -103,8 +116,15 @@ def _input(sampled: SampledInput) -> str:
     shape = "".join(f"{extent!r}, " for extent in sampled.shape)
     if sampled.is_integer:
         kind = "int64" if sampled.is_wide else "int32"
+        if sampled.total:
+            return (
+                f'segments({sampled.total!r}, {_count(sampled)!r}, dtype="{kind}", may_be_empty={sampled.may_be_empty})'
+            )
         ignored = "" if sampled.ignored is None else f", ignore={sampled.ignored}"
-        return f'integers({shape}low={sampled.low}, high={sampled.high!r}, dtype="{kind}"{ignored})'
+        distinct = sampled.is_distinct or ("rows" if sampled.has_distinct_rows else False)
+        order = f", distinct={distinct!r}" if distinct else ""
+        order += ", ascending=True" if sampled.is_ascending else ""
+        return f'integers({shape}low={sampled.low}, high={sampled.high!r}, dtype="{kind}"{ignored}{order})'
     return f"tensor({shape}{', '.join(_settings(sampled))})"
 
 
@@ -116,8 +136,29 @@ def _settings(sampled: SampledInput) -> Iterator[str]:
         yield f"dtype=DType.{sampled.dtype.name}"
     if sampled.draw is not Draw.VALUES:
         yield f"draw=Draw.{sampled.draw.name}"
+    if sampled.has_distinct_rows:
+        yield "distinct=True"
+    if sampled.is_ascending:
+        yield "ascending=True"
+
+
+def _count(sampled: SampledInput) -> str:
+    """Return the number of packed sequences as an extent: one less than that of boundaries."""
+    return f"{sampled.shape[0]}-1"
+
+
+def _limits(task: SampledTask) -> tuple[tuple[str, str], ...]:
+    """Return pairs of extents, the first of which may not exceed the second: as many integers as there can be."""
+    limits: list[tuple[str, str]] = []
+    for sampled in task.inputs:
+        if sampled.total:
+            limits.append((_count(sampled), sampled.total))
+        elif sampled.is_integer and (sampled.is_distinct or sampled.has_distinct_rows):
+            count = "*".join(sampled.shape) if sampled.is_distinct else sampled.shape[-1]
+            limits.append((count, f"{sampled.high}-{sampled.low}"))
+    return tuple(limits)
 
 
 def _name(answer: Answer) -> str:
     name = answer.candidate.name.rpartition(".")[2]
-    return f"check_{name}" if name in {SAMPLES, REFEREE, "op", "tensor", "integers"} else name
+    return f"check_{name}" if name in {SAMPLES, REFEREE, SAMPLED, "op", "tensor", "integers"} else name

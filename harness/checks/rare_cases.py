@@ -50,7 +50,7 @@ def rare_cases(op: Op, completed: Sequence[Run]) -> Iterator[Case]:
         return
     small = [case for case in plain if op.largest_input(case.dims) <= MOST_ELEMENTS]
     usual = max(small or plain, key=_masked_lanes)
-    for values in (*values_of(op), *sorted(ONLY_IN_CHECKS)):
+    for values in (*values_of(op), *sorted(ONLY_IN_CHECKS - {ValueDistribution.SAMPLE})):
         # A drawn case may have too few rows for one that is all zeros.
         if values not in drawn or values is ValueDistribution.ZEROS:
             yield replace(usual, values=values)
@@ -68,9 +68,10 @@ def _gaps(op: Op, completed: Sequence[Run]) -> Iterator[tuple[str, Layout]]:
 
 
 def sample_cases(op: Op, sizes: Mapping[str, int], completed: Sequence[Run]) -> Iterator[Case]:
-    """Yield a case of the sample's own sizes; if that is too large, one like it and one for each dim that is long.
+    """Yield a case of the sample's own values, if they are known, and one of its own sizes.
 
-    A candidate may compute nothing from a size on that no smaller case reaches.
+    If these are too large, there are one like it and one for each dim that is long.  A candidate may compute nothing
+    from a size on that no smaller case reaches.
     """
     plain = [run.case for run in completed if has_usual_values(run.case)]
     if not plain:
@@ -79,6 +80,9 @@ def sample_cases(op: Op, sizes: Mapping[str, int], completed: Sequence[Run]) -> 
     # The dims of the op end where a search has long cases of its own.
     wide = replace(op, dims={name: replace(dim, long=max(own[name], dim.high)) for name, dim in op.dims.items()})
     usual = replace(plain[0], layouts={}, values=ValueDistribution.NORMAL, options=AGAIN)
+    if op.sample is not None:
+        sampled = replace(usual, dims=own, values=ValueDistribution.SAMPLE, options={})
+        yield from islice(filter(wide.allows, (sampled, replace(sampled, scale=Scale.LONG))), 1)
     for dims in _like_sample(op, own):
         case = replace(usual, dims=dims)
         yield from islice(filter(wide.allows, (case, replace(case, scale=Scale.LONG))), 1)

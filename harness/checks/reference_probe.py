@@ -11,7 +11,7 @@ from harness.checks.answer import Answer
 from harness.checks.reference import defined_by
 from harness.checks.sampled_task import SampledDim, SampledInput, SampledTask
 from harness.engines.torch.torch_seam import plain_torch
-from harness.execution.inputs import TORCH_DTYPES
+from harness.execution.inputs import TORCH_DTYPES, in_order
 from harness.execution.result_forms import named
 from harness.model.input_spec import Draw, extent_of
 
@@ -50,16 +50,35 @@ class Probe:
             shape = [extent_of(extent, sizes) for extent in sampled.shape]
             if sampled.is_integer:
                 high = max(extent_of(sampled.high, sizes), sampled.low + 1)
-                drawn = torch.randint(sampled.low, high, shape)
-                drawn.reshape(-1)[-1:] = high - 1  # the largest index counts
+                drawn = _integers(sampled, shape, high)
                 if sampled.ignored is not None:
                     drawn.reshape(-1)[: drawn.numel() // 2] = sampled.ignored
                 tensors[sampled.name] = drawn.to(torch.int64 if sampled.is_wide else torch.int32)
             else:
                 values = torch.randn(shape)
                 values = deviation * values if sampled.draw is Draw.VALUES else values.sigmoid()
-                tensors[sampled.name] = values.to(TORCH_DTYPES[sampled.dtype or self.task.dtype])
+                values = values.to(TORCH_DTYPES[sampled.dtype or self.task.dtype])
+                tensors[sampled.name] = in_order(
+                    values, distinct=sampled.has_distinct_rows, ascending=sampled.is_ascending
+                )
         return tensors
+
+
+def _integers(sampled: SampledInput, shape: list[int], high: int) -> torch.Tensor:
+    """Return random integers as the samples have them, the largest one among them."""
+    count = math.prod(shape)
+    if sampled.is_distinct and count <= high - sampled.low:
+        drawn = sampled.low + torch.randperm(high - sampled.low)[:count].reshape(shape)
+    elif sampled.has_distinct_rows and shape[-1] <= high - sampled.low:
+        drawn = sampled.low + torch.rand(*shape[:-1], high - sampled.low).argsort(-1)[..., : shape[-1]]
+    else:
+        drawn = torch.randint(sampled.low, high, shape)
+        drawn.reshape(-1)[-1:] = high - 1  # the largest index counts
+    if sampled.is_ascending or sampled.total:
+        drawn = drawn.sort(-1).values
+    if sampled.total:
+        drawn[:1] = 0
+    return drawn
 
 
 def smallest_sizes(probe: Probe, dims: Iterable[SampledDim]) -> tuple[dict[str, int], str]:

@@ -18,6 +18,8 @@ class SampleOrder:
     """Sizes that the user declares, by the name of the dim or by its size in the first sample."""
     result: str = ""
     """The file for the `SampledTask`."""
+    kept: str = ""
+    """The file for the tensors of the first sample."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,6 +67,16 @@ class SampledInput:
     """True for an input that moves a weight of both modules, and is no argument."""
     is_widened: bool = False
     """True for numbers of any sign, although the samples have positive ones only."""
+    is_ascending: bool = False
+    """Each row, along the last axis, is sorted."""
+    is_distinct: bool = False
+    """All integers differ from each other."""
+    has_distinct_rows: bool = False
+    """The numbers of each row, along the last axis, differ from each other."""
+    total: str = ""
+    """For boundaries of packed sequences the size at which they end, as an extent."""
+    may_be_empty: bool = False
+    """A sequence between two boundaries may have no element."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,6 +93,8 @@ class SampledTask:
     repeats: tuple[int, ...] = ()
     """As `Answer.repeats`."""
     mutated: tuple[str, ...] = ()
+    sample: str = ""
+    """The file with the tensors of the first sample; empty if they are too large to be a case."""
     wants_gradients: bool = False
     """A tensor of the samples requires a gradient, so the candidate's outputs must have one."""
     dtype: DType = DType.FP32

@@ -17,6 +17,7 @@ from harness import wire
 from harness.checks.answer import Answer, ArgumentForm
 from harness.checks.answer_code import load
 from harness.checks.kept_outputs import key_of
+from harness.checks.number_traits import differs_by_purpose, has_distinct_rows, is_ascending, total_of
 from harness.checks.reference import built
 from harness.checks.reference_probe import (
     Probe,
@@ -45,6 +46,8 @@ MOST_WEIGHTS = 1 << 16
 MOST_ELEMENTS = 2**20
 """A tensor of a sample with more elements repeats its values, so that it takes little memory."""
 FEW_VALUES = 16
+LEAST_UNIT, LEAST_POSITIVE = 5, 7
+"""From so many numbers on, chance hardly makes all of them numbers in [0, 1], or positive; one number is a factor."""
 POINTWISE = frozenset(
     {
         *("abs", "clamp", "exp", "log", "neg", "pow", "round", "floor", "sigmoid", "sign", "sqrt", "square", "tanh"),
@@ -78,6 +81,7 @@ def _task(order: SampleOrder) -> SampledTask:
         samples = _samples_of(make())
     first = samples[0]
     names = _names(order.answer, len(first))
+    kept = _keep(first, names, order.kept)
     for sample in samples:
         if len(sample) != len(first):
             raise NoSample(f"the samples have {len(first)} and {len(sample)} arguments: return as many in each")
@@ -101,6 +105,8 @@ def _task(order: SampleOrder) -> SampledTask:
             arguments.append(_constant(index, values, by_sizes))
     if not inputs:
         raise NoSample("no argument of the samples is a tensor: return the arguments of one call")
+    bounds = {sampled.shape[0] for sampled in inputs if sampled.total}
+    dims = [replace(dim, low=2) if dim.name in bounds else dim for dim in dims]  # of one sequence at least
     answer = replace(order.answer, arguments=tuple(arguments))
     task = SampledTask(
         dims=tuple(dims),
@@ -108,8 +114,24 @@ def _task(order: SampleOrder) -> SampledTask:
         arguments=tuple(arguments),
         wants_gradients=wants_gradients,
         dtype=dtype,
+        sample=kept,
     )
     return _probed(Probe(answer, task), _init_integers(answer), dict(order.declared))
+
+
+def _keep(first: Sequence[Any], names: Sequence[str], file: str) -> str:
+    """Write the tensors of a sample to a file and return it; empty if they are too large, or have no file."""
+    tensors = {name: value for name, value in zip(names, first, strict=True) if isinstance(value, torch.Tensor)}
+    sizes = [max(value.numel(), value.untyped_storage().nbytes() // value.itemsize) for value in tensors.values()]
+    if not file or max(sizes, default=0) > MOST_ELEMENTS:
+        return ""
+    torch.save({name: value.detach() for name, value in tensors.items()}, file)
+    return file
+
+
+def read_sample(file: str) -> Mapping[str, torch.Tensor]:
+    """Return the tensors of a sample that was kept, by the names of the inputs."""
+    return torch.load(file, weights_only=True)
 
 
 def _samples_of(returned: Any) -> list[Sequence[Any]]:
@@ -197,32 +219,64 @@ def _input(
         for axis in range(values[0].dim())
         if (sizes := tuple(int(value.shape[axis]) for value in values))
     )
-    flat = torch.cat([_part(value.detach()).reshape(-1).cpu() for value in values])
+    parts = [_part(value.detach()).cpu() for value in values]
+    flat = torch.cat([part.reshape(-1) for part in parts])
     element = values[0].dtype
     if element in FLOATS:
+        ascends = is_ascending(parts)
         numbers = flat.to(torch.float64)
         if not _holds_few_integers(numbers):
             own = None if FLOATS[element] == dtype else FLOATS[element]
-            return SampledInput(name=name, shape=shape, dtype=own, draw=_draw(values, numbers), has_gradient=True)
+            return SampledInput(
+                name=name,
+                shape=shape,
+                dtype=own,
+                draw=_draw(values, numbers),
+                has_gradient=True,
+                is_ascending=ascends,
+                has_distinct_rows=ascends and has_distinct_rows(parts),
+            )
         low, high = int(numbers.min()), int(numbers.max()) + 1
-        return SampledInput(name=name, shape=shape, is_integer=True, low=low, high=str(high), is_wide=True)
+        return SampledInput(
+            name=name, shape=shape, is_integer=True, low=low, high=str(high), is_wide=True, is_ascending=ascends
+        )
     if element not in INTEGERS:
         raise NoSample(
             f"{name} has elements of {kind_of(element)}: the virtual GPU draws float32, bfloat16, float16 and integers"
         )
     if element is torch.bool:
         return SampledInput(name=name, shape=shape, is_integer=True, low=0, high="2")
+    parts = [part.to(torch.int64) for part in parts]
+    integers = SampledInput(name=name, shape=shape, is_integer=True, is_wide=element is torch.int64)
+    if total := total_of(parts, {dim.name: dim.sizes for dim in dims}):
+        may_be_empty = not has_distinct_rows(parts)
+        return replace(integers, high=f"{total}+1", total=total, may_be_empty=may_be_empty)
     ignored = _ignored(flat)
-    flat = flat if ignored is None else flat[flat != ignored]
-    low, largest = int(flat.min()), int(flat.max())
-    high = str(largest + 1)
-    sizes = sorted((dim.sizes[0], dim.name) for dim in dims if len(values) == 1)
-    for size, dim in sizes:
-        if largest < size <= 2 * (largest + 1) and low >= 0:
-            high = dim  # labels below a number of classes, indices of rows
-            break
-    wide = element is torch.int64
-    return SampledInput(name=name, shape=shape, is_integer=True, low=low, high=high, ignored=ignored, is_wide=wide)
+    counted = [part if ignored is None else part[part != ignored] for part in parts]
+    low = min(int(part.min()) for part in counted if part.numel())
+    largest = [int(part.max()) if part.numel() else low for part in counted]
+    high, span = str(max(largest) + 1), max(largest) + 1 - low
+    if dim := _limit(dims, largest) if low >= 0 else None:
+        high, span = dim.name, max(dim.sizes) - low
+    is_distinct = differs_by_purpose([part.reshape(-1) for part in counted], span)
+    has_distinct = not is_distinct and ignored is None and differs_by_purpose(parts, span)
+    return replace(
+        integers,
+        low=low,
+        high=high,
+        ignored=ignored,
+        is_ascending=is_ascending(parts),
+        is_distinct=is_distinct,
+        has_distinct_rows=has_distinct,
+    )
+
+
+def _limit(dims: Iterable[SampledDim], largest: Sequence[int]) -> SampledDim | None:
+    """Return the smallest dim that is near above the integers in all samples: a number of classes, or of rows."""
+    near = [
+        dim for dim in dims if all(most < size <= 2 * (most + 1) for size, most in zip(dim.sizes, largest, strict=True))
+    ]
+    return min(near, key=lambda dim: dim.sizes, default=None)
 
 
 def _ignored(numbers: torch.Tensor) -> int | None:
@@ -265,10 +319,11 @@ def _draw(values: Sequence[torch.Tensor], numbers: torch.Tensor) -> Draw:
             return Draw.SHARES
         if bool((first <= 0).all()) and torch.allclose(first.exp().sum(-1), ones, atol=1e-2):
             return Draw.LOG_SHARES
-    if numbers.numel() < FEW_VALUES:
-        return Draw.VALUES
-    if bool((numbers >= 0).all()):
-        return Draw.UNIT if bool((numbers <= 1).all()) else Draw.POSITIVE
+    count = numbers.numel()
+    if count >= LEAST_UNIT and bool(((numbers >= 0) & (numbers <= 1)).all()):
+        return Draw.UNIT
+    if (count >= LEAST_POSITIVE or count == 1) and bool((numbers >= 0).all()):
+        return Draw.POSITIVE
     return Draw.VALUES
 
 
@@ -399,7 +454,7 @@ def _fixed(dim: SampledDim, why: str) -> SampledDim:
 
 def _with_range(probe: Probe, dim: SampledDim, base: Mapping[str, int]) -> SampledDim:
     """Return the dim with the sizes at which the reference succeeds while the others have their base."""
-    candidates = [size for size in PROBED if size <= max(dim.high, base[dim.name])]
+    candidates = [size for size in PROBED if dim.low <= size <= max(dim.high, base[dim.name])]
     legal = [size for size in candidates if not probe.problem({**base, dim.name: size})]
     from_low = [size for size in candidates if legal and size >= legal[0]]
     if legal == from_low and len(legal) > 1:

@@ -23,11 +23,13 @@ from harness.execution.oversized_tensors import sparse
 from harness.execution.result_forms import named
 from harness.execution.suite_arguments import arguments_for
 from harness.model.case import Case, DType, Layout, Scale, ValueDistribution
-from harness.model.input_spec import Built, Draw, Integers, Segments, Shaped, Sizes, Tensor
+from harness.model.input_spec import Built, Draw, Input, Integers, Segments, Shaped, Sizes, Tensor
 from harness.model.op import Op
 
 TORCH_DTYPES: Mapping[DType, torch.dtype] = {dtype: getattr(torch, dtype.torch_name) for dtype in DType}
 BUILT_DTYPES: Mapping[str, torch.dtype] = {**INTEGER_DTYPES, **TORCH_DTYPES}
+BITS_AS: Mapping[int, torch.dtype] = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
+"""By the size of a floating-point type, the integers that hold its bits."""
 EIGHT_BITS = frozenset({DType.FP8_E4M3, DType.FP8_E5M2, DType.FP8_E8M0})
 SHIFT = 3.0
 LARGE = 100.0
@@ -92,12 +94,15 @@ def rounding_unit(dtype: DType) -> float:
 def make_inputs(op: Op, case: Case) -> dict[str, torch.Tensor | None]:
     """Return the inputs by name, None for absent ones; differentiable ones that are not frozen are leaves."""
     tensors: dict[str, torch.Tensor | None] = {}
+    sampled = _sampled_inputs(op, case)
     taint, differentiable = _nan_taint(op, case), op.differentiable(case)
     for name, declared in op.inputs.items():
         if name in case.absent:
             tensors[name] = None
             continue
-        values = values_of_input(op, case, name, tensors)
+        values = sampled.get(name)
+        if values is None:
+            values = values_of_input(op, case, name, tensors)
         if taint is not None and isinstance(declared, Tensor) and (declared.dtype or case.dtype).is_differentiable:
             taint.taint(declared, values)
         tensors[name] = values
@@ -107,11 +112,30 @@ def make_inputs(op: Op, case: Case) -> dict[str, torch.Tensor | None]:
             continue
         if name in unread:
             poison(values, unread[name])
-        shaped = broadcast(values, broadcast_axes(op, case, name))
+        # A sample keeps the layout that its user gave it.
+        shaped = values if name in sampled else broadcast(values, broadcast_axes(op, case, name))
         tensors[name] = lay_out(shaped, case.layout_of(name)).requires_grad_(
             name in differentiable and name not in case.frozen
         )
     return tensors
+
+
+def _sampled_inputs(op: Op, case: Case) -> Mapping[str, torch.Tensor]:
+    """Return the inputs that the op's sample has; none if the case has other values or sizes."""
+    if case.values is not ValueDistribution.SAMPLE or op.sample is None:
+        return {}
+    by_name = {name: value for name, value in op.sample().items() if name in op.inputs}
+    if any(tuple(value.shape) != op.inputs[name].extents(case.dims) for name, value in by_name.items()):
+        return {}
+    return {name: value.detach().to(_type_of(op.inputs[name], case)) for name, value in by_name.items()}
+
+
+def _type_of(declared: Input, case: Case) -> torch.dtype:
+    match declared:
+        case Tensor():
+            return TORCH_DTYPES[declared.dtype or case.dtype]
+        case Integers() | Segments() | Sizes() | Built():
+            return BUILT_DTYPES[declared.dtype]
 
 
 def values_of_input(op: Op, case: Case, name: str, before: Mapping[str, torch.Tensor | None]) -> torch.Tensor:
@@ -119,7 +143,8 @@ def values_of_input(op: Op, case: Case, name: str, before: Mapping[str, torch.Te
     declared, dims = op.inputs[name], case.dims
     match declared:
         case Tensor():
-            return draw(case, name, declared.extents(dims), TORCH_DTYPES[declared.dtype or case.dtype], declared.draw)
+            values = draw(case, name, declared.extents(dims), _type_of(declared, case), declared.draw)
+            return in_order(values, distinct=declared.distinct, ascending=declared.ascending)
         case Integers():
             is_oversized = case.scale is Scale.OVERSIZED
             is_sparse = _is_sparse(case, declared.extents(dims))
@@ -241,6 +266,30 @@ def draw(case: Case, name: str, shape: tuple[int, ...], dtype: torch.dtype, how:
         case _:
             values = TRANSFORMED[how](values)
     return in_range(values, dtype)
+
+
+def in_order(values: torch.Tensor, *, distinct: bool, ascending: bool) -> torch.Tensor:
+    """Return the numbers sorted along the last axis, or with ties moved to the next numbers of the type, or both."""
+    if not values.dim() or not (distinct or ascending):
+        return values
+    ordered, places = values.sort(dim=-1)
+    if distinct:
+        ordered = _without_ties(ordered)
+    return ordered if ascending else torch.empty_like(ordered).scatter_(-1, places, ordered)
+
+
+def _without_ties(ordered: torch.Tensor) -> torch.Tensor:
+    """Return sorted numbers, each moved up as far as it takes to exceed the one before."""
+    if not ordered.is_floating_point():
+        return ordered
+    # The bits of a type order its numbers as integers do, from the largest negative number on.
+    integer = BITS_AS[ordered.element_size()]
+    least = torch.iinfo(integer).min
+    bits = ordered.contiguous().view(integer).to(torch.int64)
+    ranks = torch.where(bits < 0, least - bits, bits)
+    steps = torch.arange(ranks.shape[-1])
+    ranks = (ranks - steps).cummax(dim=-1).values + steps
+    return torch.where(ranks < 0, least - ranks, ranks).to(integer).view(ordered.dtype)
 
 
 def in_range(values: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:

@@ -133,9 +133,11 @@ class ValueDistribution(StrEnum):
     """Deviation 10,000: beyond the range of `exp`, and of squares in float16."""
     EXTREME = "extreme"
     """Normal, a quarter of the elements times powers of two up to 2^96, or 2^12 in float16.  Only checks have them."""
+    SAMPLE = "sample"
+    """What the op's `sample` returns, if the case has these sizes; otherwise normal.  Only checks have such cases."""
 
 
-ONLY_IN_CHECKS = frozenset({ValueDistribution.NEGATIVE, ValueDistribution.EXTREME})
+ONLY_IN_CHECKS = frozenset({ValueDistribution.NEGATIVE, ValueDistribution.EXTREME, ValueDistribution.SAMPLE})
 FAR_FROM_ONE = frozenset(
     {ValueDistribution.LARGE, ValueDistribution.HUGE, ValueDistribution.SCALED_ROWS, ValueDistribution.EXTREME}
 )

@@ -84,6 +84,10 @@ class Tensor(Shaped):
     dtype: DType | None = None
     """A fixed element type; None means the case's."""
     draw: Draw = Draw.VALUES
+    distinct: bool = False
+    """The numbers of each row, along the last dim, differ from each other."""
+    ascending: bool = False
+    """Each row, along the last dim, is sorted."""
     contiguous: Contiguity = False
     defined: Callable[..., Any] | None = None
     """The function that returns the mask of the cells that the library may read; None for all.

@@ -90,6 +90,7 @@ class OpSettings(TypedDict, total=False):
     forks: bool
     contiguous: Contiguity
     defined: Callable[..., Any] | None
+    sample: Callable[[], Mapping[str, Any]] | None
     compiled: bool
     """True to compile the op's function by `torch.compile`; see `harness.suite.compiled`."""
 
@@ -165,6 +166,8 @@ class Op:
 
     It takes inputs, dims and options by name.  None stands for all cells.
     """
+    sample: Callable[[], Mapping[str, Any]] | None = None
+    """The function that returns inputs by name as a user has them, for cases whose values are `sample`."""
     portable_name: str = ""
     """The suite's name in draws and signatures, the same wherever the suite lies.  Empty: `suite`."""
 

@@ -73,6 +73,15 @@ def test_a_right_candidate_is_right_in_all_cases(checker: Checker) -> None:
     assert verdict.dims == ("n64 (x.0): 1 to 2048", "n100 (x.1): 1 to 2048")
 
 
+def test_the_sample_s_own_values_are_a_case_in_their_layout(checker: Checker) -> None:
+    sample = "candidates.py:transposed_sample"
+    verdict = checker.check("candidates.py:bins_of_dense_memory", "candidates.py:bins_reference", sample, cases=4)
+    assert {flaw.case for flaw in verdict.flaws if FlawKind.UNINITIALISED is flaw.kind} == {
+        flaw.case for flaw in verdict.flaws if "values:sample" in flaw.case
+    }
+    assert verdict.failed == 1
+
+
 @pytest.mark.nightly
 def test_equal_seeds_draw_equal_cases_in_every_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     shown = []

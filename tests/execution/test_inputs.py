@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from harness.errors import SuiteError
-from harness.execution.inputs import draw, make_cotangents, make_inputs
+from harness.execution.inputs import draw, in_order, make_cotangents, make_inputs
 from harness.execution.layouts import GAP_ELEMENTS, OFFSET_ELEMENTS, UNIT_STRIDE, lay_out
 from harness.execution.suite_arguments import arguments_for
 from harness.model.case import DType, Layout, ValueDistribution
@@ -47,6 +47,20 @@ def test_each_draw_transforms_the_values_of_the_case() -> None:
     shares = drawn(Draw.SHARES, ValueDistribution.ZEROS)
     assert int((shares == 0).sum()) > 64
     assert torch.isfinite(shares).all()
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("values", [ValueDistribution.TIES, ValueDistribution.ZEROS])
+def test_sorted_numbers_may_all_differ(dtype: torch.dtype, values: ValueDistribution) -> None:
+    numbers = draw(case(values=values), "x", (8, 64), dtype)
+    ordered = in_order(numbers, distinct=False, ascending=True)
+    assert torch.equal(ordered, numbers.sort(-1).values)
+    rising = in_order(numbers, distinct=True, ascending=True)
+    assert bool((rising.diff(dim=-1) > 0).all())
+    assert torch.allclose(rising, ordered, rtol=0.5, atol=1e-3)
+    mixed = in_order(numbers, distinct=True, ascending=False)
+    assert torch.equal(mixed.sort(-1).values, rising)
+    assert float((mixed - numbers).abs().max()) == float((rising - ordered).abs().max())
 
 
 def test_extents_are_integer_arithmetic_over_dims() -> None:

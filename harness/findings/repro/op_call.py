@@ -250,7 +250,7 @@ def _recipe(run: _Run, name: str, value: torch.Tensor) -> str | None:
     declared, values = run.op.inputs[name], run.case.values
     if not isinstance(declared, Tensor) or declared.defined is not None:
         return None
-    if values not in NUMBERS or declared.draw not in DRAWS:
+    if values not in NUMBERS or declared.draw not in DRAWS or declared.distinct or declared.ascending:
         return None
     axes = broadcast_axes(run.op, run.case, name)
     shape = declared.extents(run.case.dims) if axes else tuple(value.shape)
