@@ -16,6 +16,7 @@ from typing import Any
 import torch
 
 from harness.engines.torch.torch_seam import OperatorMode, schema_of
+from harness.execution.whole_numbers import WholeNumbers
 
 NOISE_ELEMENTS = 1 << 16
 """The period of the noise."""
@@ -49,6 +50,7 @@ class Jitter(OperatorMode):
         self._spacing = spacing
         self._products = max(epsilon, products)
         self._terms = terms
+        self._whole = WholeNumbers()
         self._choice = random.Random(seed)  # noqa: S311 - reproducible, not secret
         self.partial = FLOAT32_EPSILON
         """The unit in the last place of partial sums: float32's, or float64's in a case of that type."""
@@ -61,13 +63,10 @@ class Jitter(OperatorMode):
     ) -> Any:
         """Run the operation, and move its results."""
         nature = _nature(func)
-        if nature is _Nature.MATRIX_PRODUCT and self._products > self._epsilon:
-            args = tuple(
-                self._factor(tensor, self._products) for tensor in args
-            )  # before the sum inside, whose terms may cancel
-        elif nature is _Nature.SOLVER:
-            args = tuple(self._factor(tensor, self._epsilon) for tensor in args)
+        args = self._moved_factors(nature, args)
         result = func(*args, **kwargs) if kwargs else func(*args)
+        if self._whole.notes(func, args, kwargs or {}, result):  # rounding is exact, and so are whole numbers
+            return result
         match nature:
             case _Nature.EXACT:
                 return result
@@ -87,6 +86,14 @@ class Jitter(OperatorMode):
         for tensor in result if isinstance(result, tuple | list) else (result,):
             self._move(tensor, scale)
         return result
+
+    def _moved_factors(self, nature: "_Nature", args: tuple[Any, ...]) -> tuple[Any, ...]:
+        """Return the arguments; those of products and solvers moved, for the terms of the sum inside may cancel."""
+        if nature is _Nature.MATRIX_PRODUCT and self._products > self._epsilon:
+            return tuple(self._factor(tensor, self._products) for tensor in args)
+        if nature is _Nature.SOLVER:
+            return tuple(self._factor(tensor, self._epsilon) for tensor in args)
+        return args
 
     def _factor(self, value: Any, scale: float) -> Any:
         """Return a moved copy of a factor or term."""

@@ -17,8 +17,9 @@ units would hide everything: they are a quarter of the number.  For the same rea
 as bfloat16, the least type in which a kernel keeps them.  A kernel that rounds one to eight bits, as attention does to
 its probabilities, needs a definition that rounds it, too.
 Integers and truth values have no floor.  They are exact unless random rounding moves them, as it moves the index of a
-maximum.  Errors are root-mean-square, over the whole tensor and over the worst tile, so that one wrong row shows.  An
-element is not checked if the eager run leaves the range of its type there, because then the definition itself does.
+maximum.  Where the definition rounds next to a border, both neighbours are right (`rounding_borders`).  Errors are
+root-mean-square, over the whole tensor and over the worst tile, so that one wrong row shows.  An element is not checked
+if the eager run leaves the range of its type there, because then the definition itself does.
 
 Random rounding is sampled, and one sample of one element does not predict the next.  Therefore its error counts
 `2 + 180 / n` times, where n is samples times elements.  By chance, two such errors exceed that ratio once in ten
@@ -97,6 +98,25 @@ class Truth:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Span:
+    """For each element of an integer result the least and the largest number that a right kernel may give."""
+
+    low: Array
+    high: Array
+    wraps: Array
+    """The mask of elements that wrap around in their type: only the two ends are right, and nothing between."""
+
+    def beyond(self, values: Array) -> Array:
+        """Return how far values lie outside."""
+        nearest = np.where(values - self.low < self.high - values, self.low, self.high)
+        return values - np.where(self.wraps, nearest, np.clip(values, self.low, self.high))
+
+    def settled(self, values: Array, truth: Array) -> Array:
+        """Return the values, but the truth in the place of those inside."""
+        return truth + self.beyond(values)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Expected:
     """The expected values of one result, and the errors from which its tolerance follows."""
 
@@ -112,6 +132,8 @@ class Expected:
     """The error of the runs with random rounding, all together."""
     samples: int
     """The number of runs with random rounding."""
+    span: Span | None = None
+    """For integers that the definition rounds; the errors above are those beyond it."""
     checks_noise: bool = True
     """True if rows are checked although random rounding leaves no digit of them."""
     partial: float = float(torch.finfo(torch.float32).eps)
