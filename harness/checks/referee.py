@@ -26,7 +26,8 @@ from harness.execution.definition import gradients, with_zeros
 from harness.execution.inputs import detached
 from harness.execution.monte_carlo import Jitter
 from harness.execution.result_forms import Tensors, named
-from harness.execution.tolerance import Expected, Truth, error_of, tolerance_of
+from harness.execution.rounding_borders import Rounding, spans_of
+from harness.execution.tolerance import Array, Errors, Expected, Span, Truth, error_of, tolerance_of
 from harness.model.product_precision import product_epsilon
 from harness.model.run import Role
 
@@ -126,22 +127,41 @@ class _Case:
             RefereeDisagrees: as its class says.
         """
         moved = self._moved(cotangents)
+        spans = {} if cotangents is not None else self._spans(got, truth)
         for name, expected in truth.items():
-            _compare(name, got[name], expected, eager[name], [each[name] for each in moved])
+            samples = [each[name] for each in moved]
+            wanted = _Wanted(truth=expected, eager=eager[name], moved=samples, span=spans.get(name))
+            _compare(name, got[name], wanted)
 
     def _moved(self, cotangents: Tensors | None) -> list[Tensors]:
         """Return what the reference computes with random rounding of the inputs' type."""
-        dtype = next((value.dtype for value in self.inputs.values() if value.is_floating_point()), None)
-        if dtype is None:
+        rounding = self._rounding
+        if rounding is None:
             return []
-        products = product_epsilon([COARSEST]) if dtype is torch.float32 else 0.0
-        unit = torch.finfo(dtype if dtype.itemsize > 1 else torch.bfloat16).eps
         moved: list[Tensors] = []
         for seed in range(SAMPLES):
-            with Jitter(unit, seed, products=products, terms=True):
+            with Jitter(rounding.epsilon, seed, products=rounding.products, terms=True):
                 double = torch.float64
                 moved.append(self.outputs(double) if cotangents is None else self.gradients(cotangents, double))
         return moved
+
+    def _spans(self, got: Tensors, truth: Tensors) -> Mapping[str, Span]:
+        """Return what right kernels may give for integers, if any differ from the truth."""
+        differ = any(
+            not value.is_floating_point() and not np.array_equal(_wide(got[name]), _wide(value))
+            for name, value in truth.items()
+        )
+        rounding = self._rounding if differ else None
+        return {} if rounding is None else spans_of(lambda: self.outputs(torch.float64), rounding)
+
+    @property
+    def _rounding(self) -> Rounding | None:
+        """How far rounding in the inputs' type moves intermediates; None if no input is rounded."""
+        dtype = next((value.dtype for value in self.inputs.values() if value.is_floating_point()), None)
+        if dtype is None:
+            return None
+        products = product_epsilon([COARSEST]) if dtype is torch.float32 else 0.0
+        return Rounding(epsilon=torch.finfo(dtype if dtype.itemsize > 1 else torch.bfloat16).eps, products=products)
 
     def _copies(self, dtype: torch.dtype | None) -> Tensors:
         return {
@@ -152,18 +172,36 @@ class _Case:
         }
 
 
-def _compare(name: str, got: torch.Tensor, expected: torch.Tensor, eager: torch.Tensor, moved: list[Any]) -> None:
-    if got.dtype is not eager.dtype and not (got.is_floating_point() and eager.is_floating_point()):
-        raise RefereeDisagrees(f"{name} has elements of {got.dtype}, and the reference's are {eager.dtype}")
-    truth = Truth.of(_wide(expected))
-    rounded = [_wide(each) for each in moved]
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Wanted:
+    """What the reference computes for one result."""
+
+    truth: torch.Tensor
+    eager: torch.Tensor
+    moved: list[torch.Tensor]
+    """With random rounding."""
+    span: Span | None
+    """For integers that are rounded."""
+
+
+def _compare(name: str, got: torch.Tensor, wanted: _Wanted) -> None:
+    if got.dtype is not wanted.eager.dtype and not (got.is_floating_point() and wanted.eager.is_floating_point()):
+        raise RefereeDisagrees(f"{name} has elements of {got.dtype}, and the reference's are {wanted.eager.dtype}")
+    truth, eager = Truth.of(_wide(wanted.truth)), _wide(wanted.eager)
+    rounded = [_wide(each) for each in wanted.moved]
+
+    def error(values: list[Array]) -> Errors:
+        span = wanted.span
+        return error_of(values if span is None else [span.settled(each, truth.values) for each in values], truth)
+
     room = Expected(
         role=Role.OUTPUT,
         truth=truth,
-        in_range=np.isfinite(_wide(eager)),
+        in_range=np.isfinite(eager),
         may_overflow=not all(np.isfinite(each).all() for each in rounded),
-        baseline=error_of([_wide(eager)], truth),
-        rounding=error_of(rounded or [truth.values], truth),
+        baseline=error([eager]),
+        rounding=error(rounded or [truth.values]),
+        span=wanted.span,
         samples=len(rounded),
         checks_noise=False,
     )
