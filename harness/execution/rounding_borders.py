@@ -16,7 +16,7 @@ from harness.engines.torch.torch_seam import OperatorMode
 from harness.execution.monte_carlo import FLOAT32_EPSILON, Jitter
 from harness.execution.result_forms import Tensors
 from harness.execution.tolerance import Span
-from harness.execution.whole_numbers import WholeNumbers, is_rounded_division, rounds
+from harness.execution.whole_numbers import WholeNumbers, casts, is_rounded_division, rounds
 
 ULPS = 4.0
 """The error of an argument that is computed in few steps, in units of float32: a scale, its reciprocal, a product."""
@@ -58,7 +58,25 @@ def spans_of(define: Callable[[], Tensors], rounding: Rounding) -> Mapping[str, 
         low = define()
     with _Moved(errors):
         high = define()
-    return {name: _span(value, low[name], high[name]) for name, value in results.items() if _is_integer(value)}
+    spans = {name: _span(value, low[name], high[name]) for name, value in results.items() if _is_integer(value)}
+    return _without_overflows(spans, define) if exact.overflows else spans
+
+
+def _without_overflows(spans: Mapping[str, Span], define: Callable[[], Tensors]) -> Mapping[str, Span]:
+    """Return spans without limits where a cast leaves the range of its integers, which nothing defines."""
+    with _Overflowing(least=True):
+        least = define()
+    with _Overflowing(least=False):
+        largest = define()
+    unlimited: dict[str, Span] = {}
+    for name, span in spans.items():
+        is_undefined = (least[name] != largest[name]).numpy()
+        unlimited[name] = Span(
+            low=np.where(is_undefined, -np.inf, span.low),
+            high=np.where(is_undefined, np.inf, span.high),
+            wraps=span.wraps & ~is_undefined,
+        )
+    return unlimited
 
 
 def _is_integer(value: torch.Tensor) -> bool:
@@ -116,6 +134,16 @@ class _Arguments(_Roundings):
     def __init__(self) -> None:
         super().__init__()
         self.seen: list[torch.Tensor] = []
+        self.overflows = False
+        """True if a cast leaves the range of its integers."""
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
+    ) -> Any:
+        """Also notice a cast of numbers that are too large."""
+        outside = None if self.overflows else _outside(func, args, kwargs or {})
+        self.overflows = self.overflows or (outside is not None and bool(outside.any()))
+        return super().__torch_dispatch__(func, types, args, kwargs)
 
     def _rounded(self, func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
         self.seen.append(_argument(func, args, kwargs).detach().clone())
@@ -141,3 +169,31 @@ class _Moved(_Roundings):
             args[0].add_(step)
             return func(*args, **kwargs)
         return func(argument + step, *args[1:], **kwargs)
+
+
+class _Overflowing(OperatorMode):
+    """Has casts of numbers that are too large return the least, or the largest, integer."""
+
+    def __init__(self, *, least: bool) -> None:
+        super().__init__()
+        self._least = least
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
+    ) -> Any:
+        """Run the operator, and replace what a cast does not define."""
+        kwargs = kwargs or {}
+        outside, result = _outside(func, args, kwargs), func(*args, **kwargs)
+        if outside is None:
+            return result
+        limits = torch.iinfo(kwargs["dtype"])
+        return result.masked_fill(outside, limits.min if self._least else limits.max)
+
+
+def _outside(func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> torch.Tensor | None:
+    """Return the mask of the numbers that a cast cannot keep; None for other operators."""
+    if not casts(func) or not rounds(func, args, kwargs):
+        return None
+    limits = torch.iinfo(kwargs["dtype"])
+    whole = args[0].trunc()
+    return ~((whole >= limits.min) & (whole <= limits.max))

@@ -34,10 +34,14 @@ def rounds(func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bool:
         return False
     if packet in _ROUNDINGS:
         return not kwargs.get("decimals")
-    if packet is _ATEN._to_copy:  # noqa: SLF001 - aten's own name of a cast
+    if casts(func):
         dtype = kwargs.get("dtype")
         return dtype is not None and dtype is not torch.bool and not (dtype.is_floating_point or dtype.is_complex)
     return is_rounded_division(func, kwargs)
+
+
+def casts(func: Any) -> bool:
+    return func.overloadpacket is _ATEN._to_copy  # noqa: SLF001 - aten's own name of a cast
 
 
 def is_rounded_division(func: Any, kwargs: Mapping[str, Any]) -> bool:
@@ -46,8 +50,7 @@ def is_rounded_division(func: Any, kwargs: Mapping[str, Any]) -> bool:
 
 
 def _copies_integers(func: Any, args: tuple[Any, ...]) -> bool:
-    is_copy = func.overloadpacket is _ATEN._to_copy  # noqa: SLF001 - aten's own name of a cast
-    return is_copy and not args[0].is_floating_point()
+    return casts(func) and not args[0].is_floating_point()
 
 
 class WholeNumbers:

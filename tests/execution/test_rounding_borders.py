@@ -53,6 +53,12 @@ def test_a_number_that_wraps_around_is_one_of_two() -> None:
     assert span.beyond(np.array([3.0, 4.0])).tolist() == [-124.0, -1.0]
 
 
+def test_a_cast_out_of_range_is_not_defined() -> None:
+    span = span_of(lambda t: t.round().to(torch.int8), [300.2, float("nan"), -128.4, 4.2])
+    assert span.beyond(np.array([-7.0, 0.0, -128.0, 4.0])).tolist() == [0.0] * 4
+    assert span.beyond(np.array([44.0, 9.0, -127.0, 5.0])).tolist() == [0.0, 0.0, 1.0, 1.0]
+
+
 def test_a_longer_computation_is_less_exact() -> None:
     whole = span_of(lambda t: (t + 2.4999).round().to(torch.int64), [0.0])
     assert (whole.low.item(), whole.high.item()) == (2, 2)
