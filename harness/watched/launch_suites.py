@@ -15,7 +15,9 @@ from harness.findings.recorded_cases import LAUNCHES, Recorded
 from harness.findings.rerun import options_for, replay
 from harness.model.engine_traits import VIRTUAL, EngineTraits
 from harness.model.finding import Finding, ReplayCount
+from harness.oracles import registry
 from harness.oracles.compute_sanitizer import ComputeSanitizerClean
+from harness.oracles.traits import Need
 from harness.search.options import SanitizerChoice
 from harness.search.session import Session, prepared
 from harness.settings import Settings
@@ -84,15 +86,20 @@ class LaunchRepeater:
 
 
 def _suite_text(finding: Finding) -> SuiteText:
+    signature = finding.fail.signature
+    needs_result = Need.COMPARABLE_RESULTS in registry.traits_of(signature.oracle).needs
+    launched = f'launch_again(Path(__file__).with_name("{LAUNCH}")'
     op = OpText(
         name=_kernel(finding),
         more={"waives": '("result-structure",)'},
         body=(
             "from harness.watched.recorded_launch import launch_again",
             "",
-            f'launch_again(Path(__file__).with_name("{LAUNCH}"))',
+            f"return {launched}, {signature.place!r})" if needs_result else f"{launched})",
         ),
-        definition=('"""A launch by itself has no definition."""',),
+        # A launch by itself has no definition, so nothing but runs of it are compared.
+        defined=("y",) if needs_result else (),
+        definition=("return y",) if needs_result else ('"""A launch by itself has no definition."""',),
     )
     test = f"\nTest: {finding.watched.test}\n" if finding.watched else ""
     about = f"A launch of {op.name} that `harness run` recorded.\n{test}"

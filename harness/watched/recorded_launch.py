@@ -70,8 +70,8 @@ def record_launch(
         torch.save(content, path)
 
 
-def launch_again(path: Path) -> None:
-    """Make the launch of a file, on the GPU of this process.
+def launch_again(path: Path, result: str = "") -> Any:
+    """Make the launch of a file, on the GPU of this process, and return one of its arguments if `result` names it.
 
     Raises:
         ReplayError: the file is damaged, or the kernel is not where it was.
@@ -86,6 +86,8 @@ def launch_again(path: Path) -> None:
 
     # Recordings of older releases do not say if scratch memory had an allocator.
     copy_context().run(with_other_allocator, launch) if content.get("allocator") else launch()
+    value = arguments.get(result)
+    return value.base if isinstance(value, TensorDescriptor) else value
 
 
 class _Memory:

@@ -219,6 +219,7 @@ def test_a_library_that_holds_its_tests_is_called_from_them(tmp_path: Path) -> N
 def test_lanes_are_refilled_by_a_second_execution(watched: Watched) -> None:
     finding = watched.finding("undefined-lanes", "undefined")
     assert watched.tests_of(finding) == {"test_undefined_lanes_keep_their_values"}
+    assert finding["confirmation"] == "confirmed"
 
 
 def test_memory_that_was_never_stored_is_seen(watched: Watched) -> None:
