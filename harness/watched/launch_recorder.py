@@ -19,6 +19,7 @@ from harness.model.run import Run, Source
 from harness.model.verdict import Abstain, Fail, Outcome, Signature
 from harness.oracles import registry
 from harness.watched.call_sites import CallSites
+from harness.watched.quiet_scripts import say, unlaunched
 from harness.watched.watch_records import (
     LaunchedBuild,
     LaunchFailure,
@@ -52,6 +53,7 @@ class LaunchRecorder:
     def record_to(self, files: RecordFiles | None) -> None:
         """Write to these files from now on, as if nothing had been seen before; None to write nothing."""
         self._files = files
+        self._has_launched = False
         self.test = ""
         self._called_test, self._looked_up = "", 0
         self._calls: set[str] = set()
@@ -61,8 +63,13 @@ class LaunchRecorder:
 
     def write_at_exit(self) -> None:
         """Write when this process ends, and when a forked child of it does."""
-        atexit.register(self.write)
+        atexit.register(self._end)
         os.register_at_fork(after_in_child=self.begin_in_child)
+
+    def _end(self) -> None:
+        self.write()
+        if not self._has_launched and (text := unlaunched(current_test())):
+            say(text)
 
     def begin_in_child(self) -> None:
         """Start anew in a forked child, which the parent's counts do not concern."""
@@ -82,6 +89,7 @@ class LaunchRecorder:
                 self._forget()
                 self.test = test
             self._launches += 1
+            self._has_launched = True
             self._kernels |= {launch.kernel for launch in run.launches}
             fails = [verdict for verdict in verdicts if isinstance(verdict, Fail)]
             self._judged.update({verdict.oracle for verdict in verdicts if not isinstance(verdict, Abstain)})

@@ -37,6 +37,7 @@ from harness.watched.program_threads import (
     emulate_on_every_thread,
     run_backward_on_its_own_thread,
 )
+from harness.watched.quiet_scripts import TorchWaits
 from harness.watched.recorded_launch import record_launch
 from harness.watched.watch_records import CannotRecord, RecordFiles, WatchPlan
 
@@ -77,6 +78,8 @@ def watch_process(plan: WatchPlan, folder: Path | None) -> LaunchRecorder:
     run_backward_on_its_own_thread(lines, CallContexts())
     emulate_on_every_thread(enter_modes)
     recorder.write_at_exit()
+    if folder:
+        TorchWaits(lines.find).start()
     return recorder
 
 

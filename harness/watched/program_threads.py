@@ -8,6 +8,7 @@ from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager
 from functools import partial, wraps
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import torch
@@ -36,14 +37,16 @@ class CallingLines:
         self.of_backward: Source | None = None
         """The line that called backward, while backward runs on a thread of its own."""
 
-    def find(self) -> Source | None:
+    def find(self, frame: FrameType | None = None) -> Source | None:
         """Return the innermost line outside libraries, installed packages, the standard library and the harness.
+
+        The frame is by default that of the caller.
 
         The test's own file is the caller's, also where it lies in the folder of a library.  The code of a compiled
         program has no lines: the line that called it is found, if there is one.
         """
         test = f"{os.sep}{current_test().partition('::')[0]}"
-        own = [at for at in traceback.walk_stack(None) if self._is_own(at[0].f_code.co_filename, test)]
+        own = [at for at in traceback.walk_stack(frame) if self._is_own(at[0].f_code.co_filename, test)]
         with_lines = (at for at in own if not is_compiled(at[0].f_code))
         innermost = next(with_lines, None) or next(iter(own), None)
         return Source(file=innermost[0].f_code.co_filename, line=innermost[1]) if innermost else self.of_backward
