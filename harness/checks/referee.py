@@ -26,8 +26,8 @@ from harness.execution.definition import gradients, with_zeros
 from harness.execution.inputs import detached
 from harness.execution.monte_carlo import Jitter
 from harness.execution.result_forms import Tensors, named
-from harness.execution.rounding_borders import Rounding, spans_of
-from harness.execution.tolerance import Array, Errors, Expected, Span, Truth, error_of, tolerance_of
+from harness.execution.rounding_borders import RandomRounding, neighbours_of
+from harness.execution.tolerance import Array, Errors, Expected, Neighbours, Truth, error_of, tolerance_of
 from harness.model.product_precision import product_epsilon
 from harness.model.run import Role
 
@@ -127,10 +127,10 @@ class _Case:
             RefereeDisagrees: as its class says.
         """
         moved = self._moved(cotangents)
-        spans = {} if cotangents is not None else self._spans(got, truth)
+        neighbours = {} if cotangents is not None else self._neighbours(got, truth)
         for name, expected in truth.items():
             samples = [each[name] for each in moved]
-            wanted = _Wanted(truth=expected, eager=eager[name], moved=samples, span=spans.get(name))
+            wanted = _Wanted(truth=expected, eager=eager[name], moved=samples, neighbours=neighbours.get(name))
             _compare(name, got[name], wanted)
 
     def _moved(self, cotangents: Tensors | None) -> list[Tensors]:
@@ -145,23 +145,25 @@ class _Case:
                 moved.append(self.outputs(double) if cotangents is None else self.gradients(cotangents, double))
         return moved
 
-    def _spans(self, got: Tensors, truth: Tensors) -> Mapping[str, Span]:
+    def _neighbours(self, got: Tensors, truth: Tensors) -> Mapping[str, Neighbours]:
         """Return what right kernels may give for integers, if any differ from the truth."""
         differ = any(
             not value.is_floating_point() and not np.array_equal(_wide(got[name]), _wide(value))
             for name, value in truth.items()
         )
         rounding = self._rounding if differ else None
-        return {} if rounding is None else spans_of(lambda: self.outputs(torch.float64), rounding)
+        return {} if rounding is None else neighbours_of(lambda: self.outputs(torch.float64), rounding)
 
     @property
-    def _rounding(self) -> Rounding | None:
+    def _rounding(self) -> RandomRounding | None:
         """How far rounding in the inputs' type moves intermediates; None if no input is rounded."""
         dtype = next((value.dtype for value in self.inputs.values() if value.is_floating_point()), None)
         if dtype is None:
             return None
         products = product_epsilon([COARSEST]) if dtype is torch.float32 else 0.0
-        return Rounding(epsilon=torch.finfo(dtype if dtype.itemsize > 1 else torch.bfloat16).eps, products=products)
+        return RandomRounding(
+            epsilon=torch.finfo(dtype if dtype.itemsize > 1 else torch.bfloat16).eps, products=products
+        )
 
     def _copies(self, dtype: torch.dtype | None) -> Tensors:
         return {
@@ -180,7 +182,7 @@ class _Wanted:
     eager: torch.Tensor
     moved: list[torch.Tensor]
     """With random rounding."""
-    span: Span | None
+    neighbours: Neighbours | None
     """For integers that are rounded."""
 
 
@@ -191,8 +193,9 @@ def _compare(name: str, got: torch.Tensor, wanted: _Wanted) -> None:
     rounded = [_wide(each) for each in wanted.moved]
 
     def error(values: list[Array]) -> Errors:
-        span = wanted.span
-        return error_of(values if span is None else [span.settled(each, truth.values) for each in values], truth)
+        if wanted.neighbours is not None:
+            values = [wanted.neighbours.settled(each, truth.values) for each in values]
+        return error_of(values, truth)
 
     room = Expected(
         role=Role.OUTPUT,
@@ -201,7 +204,7 @@ def _compare(name: str, got: torch.Tensor, wanted: _Wanted) -> None:
         may_overflow=not all(np.isfinite(each).all() for each in rounded),
         baseline=error([eager]),
         rounding=error(rounded or [truth.values]),
-        span=wanted.span,
+        neighbours=wanted.neighbours,
         samples=len(rounded),
         checks_noise=False,
     )

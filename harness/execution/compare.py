@@ -38,7 +38,7 @@ def compare(name: str, got: torch.Tensor, expected: Expected, tolerance: Toleran
     truth = expected.truth.values
     wide = got.detach().to(torch.float64).reshape(truth.shape).numpy()
     with np.errstate(invalid="ignore", over="ignore", divide="ignore"):
-        error = wide - truth if expected.span is None else expected.span.beyond(wide)
+        error = wide - truth if expected.neighbours is None else expected.neighbours.beyond(wide)
         size = sizes(error)
         unchecked, broken = 0, None
         if not math.isfinite(size.whole) or not _checks_all(expected, got.dtype, tolerance):

@@ -49,7 +49,7 @@ from harness.execution.nan_taint import holds_infinity, infinity_as_nan
 from harness.execution.oversized_tensors import SparseMemory, UnknownValues
 from harness.execution.picked_configs import picking
 from harness.execution.result_forms import OutputsDiffer, Tensors, differences, form_of, forms, in_type, named
-from harness.execution.rounding_borders import Rounding, spans_of
+from harness.execution.rounding_borders import RandomRounding, neighbours_of
 from harness.execution.rounding_samples import BARE, IN_DOUBT, UNROUNDED, USUALLY, Sampling
 from harness.execution.row_trials import (
     Allowance,
@@ -63,7 +63,7 @@ from harness.execution.row_trials import (
     output_cotangents,
 )
 from harness.execution.suite_arguments import arguments_for, results_asked_for
-from harness.execution.tolerance import NO_ERROR, Array, Expected, Span, Truth, error_of, tolerance_of
+from harness.execution.tolerance import NO_ERROR, Array, Expected, Neighbours, Truth, error_of, tolerance_of
 from harness.model.case import FAR_FROM_ONE, Case, DType, Scale, ValueDistribution
 from harness.model.later_calls import GraphReplay
 from harness.model.op import Op
@@ -381,7 +381,7 @@ class Execution(CaseExecution):
         try:
             with self._timed("reference"), plain_torch():
                 products = product_epsilon(self._launches.dot_precisions())
-                rounding = Rounding(epsilon=rounding_unit(computed.case.dtype), products=products)
+                rounding = RandomRounding(epsilon=rounding_unit(computed.case.dtype), products=products)
                 defined = _define(computed, rounding, is_shared=is_shared)
                 self.mismatches = (*_other_types(computed, defined), *_other_gradients(computed, defined))
         except OutputsDiffer as error:
@@ -440,10 +440,10 @@ class Execution(CaseExecution):
             rounded.append(arrays(moved))
             may_overflow |= jitter.largest * HEADROOM > limits.max
         eager = arrays(defined.eager()) if sampling.has_baseline else None
-        spans = defined.spans() if _has_other_integers(computed, defined) else {}
+        neighbours = defined.neighbours() if _has_other_integers(computed, defined) else {}
 
         def settled(name: str, values: Array) -> Array:
-            return spans[name].settled(values, defined.truth[name].values) if name in spans else values
+            return neighbours[name].settled(values, defined.truth[name].values) if name in neighbours else values
 
         return {
             name: Expected(
@@ -458,7 +458,7 @@ class Execution(CaseExecution):
                 may_overflow=may_overflow,
                 baseline=NO_ERROR if eager is None else error_of([settled(name, eager[name])], truth),
                 rounding=sampling.error([settled(name, sample[name]) for sample in rounded], truth),
-                span=spans.get(name),
+                neighbours=neighbours.get(name),
                 samples=len(rounded),
                 checks_noise=sampling.checks_noise,
                 partial=partial,
@@ -519,7 +519,7 @@ class _Defined:
     """
     eager: Callable[[], Tensors]
     """The definition's results in the case's own type; computed at the first call."""
-    spans: Callable[[], Mapping[str, Span]]
+    neighbours: Callable[[], Mapping[str, Neighbours]]
     """What right kernels may give for integer results; computed at the first call."""
     sketch_seed: int | None
     """The seed of the sketches of results; None if no other run is compared with this one."""
@@ -534,7 +534,7 @@ class _ComparedCase:
     expected: Mapping[str, Expected]
 
 
-def _define(computed: _Computed, rounding: Rounding, *, is_shared: bool) -> _Defined:
+def _define(computed: _Computed, rounding: RandomRounding, *, is_shared: bool) -> _Defined:
     case, inputs = computed.case, computed.inputs
     defining = partial(reference, computed.op, case, cotangents=computed.cotangents)
     exact = defining(inputs, dtype=torch.float64)
@@ -546,7 +546,7 @@ def _define(computed: _Computed, rounding: Rounding, *, is_shared: bool) -> _Def
         is_float={name: value.is_floating_point() for name, value in exact.items()},
         infinity_as_nan=as_nan,
         eager=cache(lambda: defining(inputs, dtype=computing_type(case.dtype))),
-        spans=cache(lambda: spans_of(lambda: defining(inputs, dtype=torch.float64), rounding)),
+        neighbours=cache(lambda: neighbours_of(lambda: defining(inputs, dtype=torch.float64), rounding)),
         sketch_seed=case.seed if is_shared else None,
     )
 

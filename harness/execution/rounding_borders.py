@@ -15,7 +15,7 @@ import torch
 from harness.engines.torch.torch_seam import OperatorMode
 from harness.execution.monte_carlo import FLOAT32_EPSILON, Jitter
 from harness.execution.result_forms import Tensors
-from harness.execution.tolerance import Span
+from harness.execution.tolerance import Neighbours
 from harness.execution.whole_numbers import WholeNumbers, casts, is_rounded_division, rounds
 
 ULPS = 4.0
@@ -27,14 +27,14 @@ ROOM = 4.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rounding:
+class RandomRounding:
     """The random rounding of a case, as `Jitter` takes it."""
 
     epsilon: float
     products: float
 
 
-def spans_of(define: Callable[[], Tensors], rounding: Rounding) -> Mapping[str, Span]:
+def neighbours_of(define: Callable[[], Tensors], rounding: RandomRounding) -> Mapping[str, Neighbours]:
     """Return by integer result what a right kernel may give; none if the definition rounds nothing.
 
     Args:
@@ -58,23 +58,25 @@ def spans_of(define: Callable[[], Tensors], rounding: Rounding) -> Mapping[str, 
         low = define()
     with _Moved(errors):
         high = define()
-    spans = {name: _span(value, low[name], high[name]) for name, value in results.items() if _is_integer(value)}
-    return _without_overflows(spans, define) if exact.overflows else spans
+    neighbours = {
+        name: _neighbours(value, low[name], high[name]) for name, value in results.items() if _is_integer(value)
+    }
+    return _without_overflows(neighbours, define) if exact.overflows else neighbours
 
 
-def _without_overflows(spans: Mapping[str, Span], define: Callable[[], Tensors]) -> Mapping[str, Span]:
-    """Return spans without limits where a cast leaves the range of its integers, which nothing defines."""
+def _without_overflows(neighbours: Mapping[str, Neighbours], define: Callable[[], Tensors]) -> Mapping[str, Neighbours]:
+    """Return neighbours without limits where a cast leaves the range of its integers, which nothing defines."""
     with _Overflowing(least=True):
         least = define()
     with _Overflowing(least=False):
         largest = define()
-    unlimited: dict[str, Span] = {}
-    for name, span in spans.items():
+    unlimited: dict[str, Neighbours] = {}
+    for name, limited in neighbours.items():
         is_undefined = (least[name] != largest[name]).numpy()
-        unlimited[name] = Span(
-            low=np.where(is_undefined, -np.inf, span.low),
-            high=np.where(is_undefined, np.inf, span.high),
-            wraps=span.wraps & ~is_undefined,
+        unlimited[name] = Neighbours(
+            low=np.where(is_undefined, -np.inf, limited.low),
+            high=np.where(is_undefined, np.inf, limited.high),
+            wraps=limited.wraps & ~is_undefined,
         )
     return unlimited
 
@@ -83,10 +85,10 @@ def _is_integer(value: torch.Tensor) -> bool:
     return not value.is_floating_point() and value.dtype is not torch.bool
 
 
-def _span(*values: torch.Tensor) -> Span:
+def _neighbours(*values: torch.Tensor) -> Neighbours:
     arrays = [value.to(torch.float64).numpy() for value in values]
     low, high = np.minimum.reduce(arrays), np.maximum.reduce(arrays)
-    return Span(low=low, high=high, wraps=high - low > torch.iinfo(values[0].dtype).max)
+    return Neighbours(low=low, high=high, wraps=high - low > torch.iinfo(values[0].dtype).max)
 
 
 def _error(exact: torch.Tensor, moved: Sequence[torch.Tensor], epsilon: float) -> torch.Tensor:

@@ -98,7 +98,7 @@ class Truth:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Span:
+class Neighbours:
     """For each element of an integer result the least and the largest number that a right kernel may give."""
 
     low: Array
@@ -132,7 +132,7 @@ class Expected:
     """The error of the runs with random rounding, all together."""
     samples: int
     """The number of runs with random rounding."""
-    span: Span | None = None
+    neighbours: Neighbours | None = None
     """For integers that the definition rounds; the errors above are those beyond it."""
     checks_noise: bool = True
     """True if rows are checked although random rounding leaves no digit of them."""

@@ -9,18 +9,18 @@ import torch
 
 from harness.execution.execution import Execution
 from harness.execution.monte_carlo import FLOAT32_EPSILON, Jitter
-from harness.execution.rounding_borders import Rounding, spans_of
-from harness.execution.tolerance import Span
+from harness.execution.rounding_borders import RandomRounding, neighbours_of
+from harness.execution.tolerance import Neighbours
 from tests.execution.ops_for_tests import ROWS, case, op
 
 NEAR, INSIDE = [2.5 + 1e-7, -1.5 - 1e-7, 3 - 1e-7, 4.0, -0.5], [0.3, 1.7, -2.2, 2.49, 3.01]
-ROUNDING = Rounding(epsilon=FLOAT32_EPSILON, products=0.0)
+ROUNDING = RandomRounding(epsilon=FLOAT32_EPSILON, products=0.0)
 Define = Callable[[torch.Tensor], torch.Tensor]
 
 
-def span_of(define: Define, arguments: list[float]) -> Span:
+def neighbours_at(define: Define, arguments: list[float]) -> Neighbours:
     values = torch.tensor(arguments, dtype=torch.float64)
-    return spans_of(lambda: {"q": define(values / 2 * 2)}, ROUNDING)["q"]
+    return neighbours_of(lambda: {"q": define(values / 2 * 2)}, ROUNDING)["q"]
 
 
 @pytest.mark.parametrize(
@@ -40,37 +40,39 @@ def span_of(define: Define, arguments: list[float]) -> Span:
     ],
 )
 def test_both_neighbours_of_a_border_are_right(define: Define, at_borders: list[bool]) -> None:
-    span = span_of(define, NEAR)
-    assert (span.high - span.low).tolist() == [float(at_border) for at_border in at_borders]
-    inside = span_of(define, INSIDE)
+    neighbours = neighbours_at(define, NEAR)
+    assert (neighbours.high - neighbours.low).tolist() == [float(at_border) for at_border in at_borders]
+    inside = neighbours_at(define, INSIDE)
     assert np.array_equal(inside.low, inside.high)
 
 
 def test_a_number_that_wraps_around_is_one_of_two() -> None:
-    span = span_of(lambda t: t.ceil().to(torch.int8), [127.0, 4.5])
-    assert span.beyond(np.array([127.0, 5.0])).tolist() == [0.0, 0.0]
-    assert span.beyond(np.array([-128.0, 6.0])).tolist() == [0.0, 1.0]
-    assert span.beyond(np.array([3.0, 4.0])).tolist() == [-124.0, -1.0]
+    neighbours = neighbours_at(lambda t: t.ceil().to(torch.int8), [127.0, 4.5])
+    assert neighbours.beyond(np.array([127.0, 5.0])).tolist() == [0.0, 0.0]
+    assert neighbours.beyond(np.array([-128.0, 6.0])).tolist() == [0.0, 1.0]
+    assert neighbours.beyond(np.array([3.0, 4.0])).tolist() == [-124.0, -1.0]
 
 
 def test_a_cast_out_of_range_is_not_defined() -> None:
-    span = span_of(lambda t: t.round().to(torch.int8), [300.2, float("nan"), -128.4, 4.2])
-    assert span.beyond(np.array([-7.0, 0.0, -128.0, 4.0])).tolist() == [0.0] * 4
-    assert span.beyond(np.array([44.0, 9.0, -127.0, 5.0])).tolist() == [0.0, 0.0, 1.0, 1.0]
+    neighbours = neighbours_at(lambda t: t.round().to(torch.int8), [300.2, float("nan"), -128.4, 4.2])
+    assert neighbours.beyond(np.array([-7.0, 0.0, -128.0, 4.0])).tolist() == [0.0] * 4
+    assert neighbours.beyond(np.array([44.0, 9.0, -127.0, 5.0])).tolist() == [0.0, 0.0, 1.0, 1.0]
 
 
 def test_a_longer_computation_is_less_exact() -> None:
-    whole = span_of(lambda t: (t + 2.4999).round().to(torch.int64), [0.0])
+    whole = neighbours_at(lambda t: (t + 2.4999).round().to(torch.int64), [0.0])
     assert (whole.low.item(), whole.high.item()) == (2, 2)
     terms = torch.cat([torch.full((64,), 1e4), torch.full((64,), -1e4)]).double()
-    span = spans_of(lambda: {"q": (terms * 1.3).sum(0, keepdim=True).add(2.4999).round().to(torch.int64)}, ROUNDING)
-    assert span["q"].low.item() < 3 <= span["q"].high.item()
+    neighbours = neighbours_of(
+        lambda: {"q": (terms * 1.3).sum(0, keepdim=True).add(2.4999).round().to(torch.int64)}, ROUNDING
+    )
+    assert neighbours["q"].low.item() < 3 <= neighbours["q"].high.item()
 
 
 def test_results_that_nothing_rounds_have_no_spans() -> None:
     x = torch.randn(9, dtype=torch.float64)
-    assert spans_of(lambda: {"at": x.argmax(keepdim=True)}, ROUNDING) == {}
-    assert spans_of(lambda: {"y": x.round()}, ROUNDING) == {}
+    assert neighbours_of(lambda: {"at": x.argmax(keepdim=True)}, ROUNDING) == {}
+    assert neighbours_of(lambda: {"y": x.round()}, ROUNDING) == {}
 
 
 def test_random_rounding_leaves_whole_numbers_whole() -> None:
