@@ -4,12 +4,14 @@ Owns the choice of cases and the counting of launches.  A launch counts as execu
 Launches that abstain, and cases that were refused or broke off, are counted apart.  Results are not judged here.
 """
 
+import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, as_completed
+from concurrent.futures import TimeoutError as NotAllDone
 from dataclasses import dataclass, field
 from itertools import count as numbers
-from itertools import islice
+from itertools import islice, takewhile
 
 from harness.libraries import name_of
 from harness.model.case import Case, Scale
@@ -111,21 +113,71 @@ class CoverageRequest:
         return tuple((op, device) for device in self.devices for op in self.ops)
 
 
-def measure(request: CoverageRequest, runner: Runner, ran: Callable[[Run], object]) -> Coverage:
-    """Run the cases, scouts first, and count; call `ran` with each run."""
-    counts = _Counts()
-    scouted = {(op.id, device.slug): scouts(op, device)[: request.cases] for op, device in request.pairs}
-    first = ((op, case) for op, device in request.pairs for case in scouted[op.id, device.slug])
-    feedback_by_pair = _run_all(first, runner, counts, ran)
-    drawn = (
-        (op, case)
-        for device in request.devices
-        for op, case in _in_turn(
-            [(op, _drawn(request, op, device, feedback_by_pair, scouted)) for op in request.ops], request.turn
+class CoverageRun:
+    """Runs the cases, scouts first, and counts; `coverage` may be read at any time, also after an interrupt."""
+
+    def __init__(
+        self, request: CoverageRequest, runner: Runner, ran: Callable[[Run], object], *, deadline: float | None = None
+    ) -> None:
+        """Call `ran` with each run.  From the deadline on, a time of `time.monotonic`, nothing is waited for."""
+        self._request = request
+        self._runner = runner
+        self._ran = ran
+        self._deadline = deadline
+        self._counts = _Counts()
+
+    @property
+    def coverage(self) -> Coverage:
+        """The counts so far."""
+        return self._counts.coverage(self._request.pairs)
+
+    @property
+    def is_late(self) -> bool:
+        """True if the time is up."""
+        return self._deadline is not None and time.monotonic() >= self._deadline
+
+    def run(self) -> None:
+        """Run all cases, or as many as there is time for."""
+        request = self._request
+        scouted = {(op.id, device.slug): scouts(op, device)[: request.cases] for op, device in request.pairs}
+        first = ((op, case) for op, device in request.pairs for case in scouted[op.id, device.slug])
+        feedback_by_pair = self._run_all(first)
+        drawn = (
+            (op, case)
+            for device in request.devices
+            for op, case in _in_turn(
+                [(op, _drawn(request, op, device, feedback_by_pair, scouted)) for op in request.ops], request.turn
+            )
         )
-    )
-    _run_all(drawn, runner, counts, ran)
-    return counts.coverage(request.pairs)
+        self._run_all(drawn)
+
+    def _run_all(self, cases: Iterable[tuple[Op, Case]]) -> dict[tuple[str, str], LaunchFeedback]:
+        """Run the cases, and return their launch feedback by op and device."""
+        futures: dict[Future[Run], Op] = {}
+        feedback_by_pair: dict[tuple[str, str], LaunchFeedback] = {}
+        try:
+            for op, case in takewhile(lambda _: not self.is_late, cases):  # drawing takes time, too
+                futures[self._runner.submit(case)] = op
+            left_s = None if self._deadline is None else max(0.0, self._deadline - time.monotonic())
+            for future in as_completed(futures, left_s):
+                run, op = future.result(), futures[future]
+                self._counts.count(op, run)
+                key = (op.id, run.case.device.slug)
+                feedback_by_pair[key] = feedback_by_pair.get(key, LaunchFeedback()) | LaunchFeedback.of(run)
+                self._ran(run)
+        except NotAllDone:
+            pass
+        finally:
+            for future in futures:
+                future.cancel()
+        return feedback_by_pair
+
+
+def measure(request: CoverageRequest, runner: Runner, ran: Callable[[Run], object]) -> Coverage:
+    """Run the cases, and return the counts; call `ran` with each run."""
+    running = CoverageRun(request, runner, ran)
+    running.run()
+    return running.coverage
 
 
 def _in_turn(drawn: Sequence[tuple[Op, Iterator[Case]]], turn: int | None) -> Iterator[tuple[Op, Case]]:
@@ -165,25 +217,6 @@ def _drawn(
         seen |= new.keys()
         if request.turn is None or not new:
             return
-
-
-def _run_all(
-    cases: Iterable[tuple[Op, Case]], runner: Runner, counts: "_Counts", ran: Callable[[Run], object]
-) -> dict[tuple[str, str], LaunchFeedback]:
-    """Run the cases, and return their launch feedback by op and device."""
-    futures: dict[Future[Run], Op] = {runner.submit(case): op for op, case in cases}
-    feedback_by_pair: dict[tuple[str, str], LaunchFeedback] = {}
-    try:
-        for future in as_completed(futures):
-            run, op = future.result(), futures[future]
-            counts.count(op, run)
-            key = (op.id, run.case.device.slug)
-            feedback_by_pair[key] = feedback_by_pair.get(key, LaunchFeedback()) | LaunchFeedback.of(run)
-            ran(run)
-    finally:
-        for future in futures:
-            future.cancel()
-    return feedback_by_pair
 
 
 @dataclass(slots=True)

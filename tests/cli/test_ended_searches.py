@@ -49,6 +49,29 @@ def ended(process: subprocess.Popen[str]) -> tuple[int, str, str]:
     return process.returncode, out, err
 
 
+@pytest.mark.parametrize(
+    ("limit", "number", "statuses", "why"),
+    [
+        (("--minutes", "4s"), None, {0, 3}, "the time is over"),  # 3 if an op had no turn yet
+        ((), signal.SIGTERM, {130}, "interrupted"),
+        ((), signal.SIGINT, {130}, "interrupted"),
+    ],
+)
+def test_a_survey_that_ends_early_prints_what_it_saw(
+    project: Project, limit: tuple[str, ...], number: signal.Signals | None, statuses: set[int], why: str
+) -> None:
+    process = project.start("fuzz", "suites", "--survey", "coverage", "--cases", "400", *limit, *ON)
+    assert process.stderr is not None
+    if number is not None:
+        assert " of 400 cases, last " in process.stderr.readline()
+        process.send_signal(number)
+    got, out, err = ended(process)
+    assert (got in statuses, out.startswith(f"{why}: not all cases were run\n")) == (True, True), err
+    counts = re.search(r"^(\d+) launch(es)? of \d kernels? in \d+ cases?: ", out, re.MULTILINE)
+    assert counts, out
+    assert number is None or int(counts[1])  # a loaded machine may need all of the time to begin
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
 def test_other_signals_end_a_search_as_ctrl_c_does(project: Project, number: signal.Signals) -> None:
     process = searching(project)

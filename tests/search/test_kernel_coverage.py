@@ -1,6 +1,8 @@
 """Kernel coverage counts executed and abstained launches from runs."""
 
+import time
 from collections.abc import Callable
+from concurrent.futures import Future
 from dataclasses import replace
 from itertools import groupby
 
@@ -9,9 +11,10 @@ import pytest
 from harness import catalogue
 from harness.model.case import Case, Scale
 from harness.model.device import DeviceProfile
+from harness.model.paired_run import RunRequest
 from harness.model.run import Raised, Refused, Run, Unsupported
 from harness.reports.coverage_table import lines
-from harness.search.kernel_coverage import Coverage, CoverageRequest, KernelCount, OpCount, measure
+from harness.search.kernel_coverage import Coverage, CoverageRequest, CoverageRun, KernelCount, OpCount, measure
 from tests.search.fakes import DEVICE, KERNEL, OP, STORE, ImmediateRunner, facts, never
 
 A100 = catalogue.find("a100")
@@ -60,6 +63,25 @@ def test_ops_take_turns() -> None:
     measure(CoverageRequest(ops=(FLA_OP, other), devices=(DEVICE,), cases=30, seed=0, turn=10), runner, lambda _: None)
     assert [len(tuple(same)) for _, same in groupby(case.op for case in runner.ran)] == [2, 2, 10, 10, 10, 10, 8, 8]
     assert len({(case.op, case.digest) for case in runner.ran}) == 60
+
+
+def test_nothing_is_drawn_or_waited_for_after_the_deadline() -> None:
+    never_done = ImmediateRunner(clean)
+    request = CoverageRequest(ops=(FLA_OP,), devices=(DEVICE,), cases=30, seed=0)
+    late = CoverageRun(request, never_done, lambda _: None, deadline=time.monotonic())
+    late.run()
+    assert (never_done.ran, late.coverage.cases, late.is_late) == ([], 0, True)
+
+
+def test_runs_that_are_done_count_when_the_others_are_not() -> None:
+    class HalfRunner(ImmediateRunner):
+        def submit(self, request: RunRequest) -> Future[Run]:
+            return super().submit(request) if len(self.ran) < 3 else Future()
+
+    request = CoverageRequest(ops=(FLA_OP,), devices=(DEVICE,), cases=30, seed=0)
+    running = CoverageRun(request, HalfRunner(clean), lambda _: None, deadline=time.monotonic() + 1)
+    running.run()
+    assert (running.coverage.cases, running.is_late) == (3, True)
 
 
 def test_no_case_is_oversized() -> None:
