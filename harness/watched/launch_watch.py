@@ -5,6 +5,7 @@ values there; its arguments are copied before, and get the results of the first 
 """
 
 import os
+import sys
 import threading
 from contextlib import redirect_stdout
 from dataclasses import replace
@@ -74,7 +75,9 @@ def watch_process(plan: WatchPlan, folder: Path | None) -> LaunchRecorder:
     engine.prepare()
     engine.emulate(plan.device)
     fresh.__enter__()
-    FollowedPrograms((CpuTensors, FreshMemory), recorder.add_uncompiled).follow()
+    programs = FollowedPrograms((CpuTensors, FreshMemory), recorder.add_uncompiled)
+    programs.follow()
+    programs.prepare_script(sys.modules["__main__"])
     run_backward_on_its_own_thread(lines, CallContexts())
     emulate_on_every_thread(enter_modes)
     recorder.write_at_exit()

@@ -49,6 +49,12 @@ class Increment(torch.autograd.Function):
     def backward(ctx, dy):
         return run(reads_past_the_end, dy.contiguous())
 """
+PROGRAM = """
+import torch
+
+program = torch.compile(lambda x: torch.relu(x).sum(-1) + 1)
+program(torch.randn(8, 100, device="cuda"))
+"""
 TESTS = """
 import threading
 
@@ -276,6 +282,20 @@ def test_a_launch_of_a_generated_file_repeats_alone(watched: tuple[Project, Fini
     assert found["confirmation"] == "confirmed"
     done = watched[0].harness("replay", found["id"])
     assert (done.status, done.err) == (1, "")
+
+
+@pytest.mark.nightly
+def test_a_generated_file_runs_as_a_script(tmp_path: Path) -> None:
+    project = Project(tmp_path)
+    project.write("program.py", PROGRAM)
+    done = project.process("run", "--", "python", "program.py")
+    assert (done.status, done.err) == (0, "")
+    files = (tmp_path / ".harness" / "watched" / "inductor").rglob("*.py")
+    (generated,) = (file for file in files if "AsyncCompile()" in file.read_text(encoding="utf-8"))
+    done = project.process("run", "--", "python", str(generated))
+    assert done.status == 0, done.err
+    assert "resources checked for 1 of 1 compiled kernels" in done.out
+    assert done.out.endswith("1 passed, 0 failed, 0 abstained\nno findings\n")
 
 
 @pytest.mark.nightly

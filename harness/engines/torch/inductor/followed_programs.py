@@ -8,6 +8,8 @@ import os
 import threading
 from collections.abc import Callable, Sequence
 from functools import cached_property, wraps
+from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import torch
@@ -22,6 +24,8 @@ DYNAMO = "torch._dynamo"
 """The module through which `torch.compile` reaches TorchDynamo."""
 INDUCTOR = "torch._inductor.compile_fx"
 """The module through which each graph reaches Inductor."""
+LOADS_KERNELS = "from torch._inductor.async_compile import AsyncCompile"
+"""The statement by which a generated file gets what loads its kernels."""
 
 
 class FollowedPrograms:
@@ -40,6 +44,16 @@ class FollowedPrograms:
         """Compile programs for the emulated device from now on.  The first one loads what that needs."""
         change_when_imported(DYNAMO, self._replace_optimize)
         change_when_imported(INDUCTOR, self._replace_compile_fx)
+
+    def prepare_script(self, script: ModuleType) -> None:
+        """Let a file that Inductor has generated launch its kernels, if it is the script that runs.
+
+        It takes the allocator of CUDA memory, and the loader of kernels, when it begins.
+        """
+        if _is_generated(script) and not self._obstacle:
+            from harness.engines.torch.inductor.compiled_calls import emulated  # noqa: PLC0415 - it imports Inductor
+
+            emulated().use_options_everywhere()
 
     @cached_property
     def _obstacle(self) -> str:
@@ -103,3 +117,12 @@ class FollowedPrograms:
         except CannotExecute as error:
             self._on_uncompiled(error.what)
             return graph
+
+
+def _is_generated(script: ModuleType) -> bool:
+    """Return True for a script that Inductor wrote: it loads its own kernels."""
+    file = getattr(script, "__file__", None)
+    try:
+        return file is not None and LOADS_KERNELS in Path(file).read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return False

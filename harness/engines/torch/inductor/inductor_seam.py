@@ -111,6 +111,10 @@ class EmulatedInductor:
         _let_flex_attention_train()
         _match_patterns_on_cpu()
 
+    def use_options_everywhere(self) -> None:
+        """Use the options of the virtual GPU in all of this process from now on: a generated file sets none."""
+        config.patch(OPTIONS).__enter__()
+
     def compiled(self, program: Callable[..., Any], options: Mapping[str, Any]) -> Callable[..., Any]:
         """Return the program as `torch.compile` does with these arguments of it."""
         mode, dynamic = options.get("mode"), options.get("dynamic")
