@@ -7,6 +7,7 @@ from math import gcd
 
 from harness.engines.ttir.axis_claims import Claims, PlacedHint, accesses, claims_of, hints_of, power_of_two_in
 from harness.engines.ttir.ir import Function, Operation
+from harness.engines.ttir.lane_flow import stores_of_lanes
 from harness.model.run import Hint, HintBreach
 
 WIDEST_BYTES = 16
@@ -51,6 +52,13 @@ class WideAccess:
     mask: int | None
     vector: Vector
     _blamed: dict[HintBreach, PlacedHint] = field(default_factory=dict[HintBreach, PlacedHint])
+
+    @cached_property
+    def stores(self) -> Mapping[int, int] | None:
+        """The stores that keep lanes of a load, as `stores_of_lanes` returns them; None for a store."""
+        if self.operation.name != "tt.load":
+            return None
+        return stores_of_lanes(self.kernel, self.operation, self.vector.axis)
 
     def to_blame(self, breach: HintBreach) -> PlacedHint:
         """Return the hint without which the compiler would not make the access as wide."""

@@ -19,6 +19,7 @@ from harness.engines.virtual.memory.accesses import Memory
 from harness.engines.virtual.memory.addresses import Addresses, PoisonOf
 from harness.engines.virtual.memory.pointers import Descriptor, MixedPointers, Pointers, choices_of
 from harness.engines.virtual.memory.shared_blocks import SharedBlock
+from harness.engines.virtual.memory.vectors import VectorChecks
 from harness.engines.virtual.numbers.elements import Array, carrier
 from harness.engines.virtual.numbers.exact_pairs import ExactPair
 from harness.errors import CannotExecute
@@ -85,8 +86,8 @@ class Machine:
     def __init__(self, context: LaunchContext, memory: Memory) -> None:
         self.memory = memory
         self.module = context.module
-        self.wide_accesses = wide_accesses(context.module.kernel)
-        """The accesses that compiler hints make wider, by the id of their operation."""
+        self.vectors = VectorChecks(wide_accesses(context.module.kernel))
+        """The checks of accesses that compiler hints make wider."""
         self.grid = context.grid
         self.lane_fill = context.lane_fill
         self.arch = context.arch

@@ -11,7 +11,6 @@ from harness.engines.virtual.memory.accesses import BlockAccess
 from harness.engines.virtual.memory.addresses import addresses_of
 from harness.engines.virtual.memory.events import Place
 from harness.engines.virtual.memory.pointers import MixedPointers, Pointers
-from harness.engines.virtual.memory.vectors import check_vectors
 from harness.engines.virtual.numbers.elements import Array, carrier
 from harness.engines.virtual.operations.arith import array
 from harness.errors import CannotExecute
@@ -121,9 +120,12 @@ def _check_vectors(
     machine: Machine, operation: Operation, address: Pointers | MixedPointers, access: BlockAccess
 ) -> None:
     """Check an access that a hint makes wider.  Of pointers into several arguments no hint is judged."""
-    wide = machine.wide_accesses.get(id(operation)) if machine.wide_accesses else None
-    if wide is not None and isinstance(address, Pointers):
-        check_vectors(machine.memory, access, wide)
+    if not machine.vectors:
+        return
+    if isinstance(address, Pointers):
+        machine.vectors.check(machine.memory, access, operation)
+    if operation.name == "tt.store":
+        machine.vectors.check_kept(access, operation)
 
 
 def to_pointer(machine: Machine, operation: Operation, frame: list[Value]) -> Value:
