@@ -29,7 +29,8 @@ class Vector:
     lanes: int
 
 
-def _vector(claims: Claims, operation: Operation, mask: int | None) -> Vector:
+def vector_of(claims: Claims, operation: Operation, mask: int | None) -> Vector:
+    """Return the lanes of a load or store that the compiler may let one thread access at once; `mask` is an operand."""
     kind = operation.operand_types[0]
     assert kind.pointee is not None
     pointers = claims.get(operation.operands[0], kind)
@@ -77,7 +78,7 @@ class WideAccess:
         )
 
     def _vector_with(self, hints: Iterable[PlacedHint]) -> Vector:
-        return _vector(claims_of(self.kernel, frozenset(hints)), self.operation, self.mask)
+        return vector_of(claims_of(self.kernel, frozenset(hints)), self.operation, self.mask)
 
 
 _known: dict[int, tuple[Function, Mapping[int, WideAccess]]] = {}
@@ -100,7 +101,8 @@ def widened_by(kernel: Function, number: int) -> bool:
     hints = frozenset(hints_of(kernel))
     believed, without = claims_of(kernel, hints), claims_of(replace(kernel, parameters=parameters), hints)
     return any(
-        _vector(believed, operation, mask) != _vector(without, operation, mask) for operation, mask in accesses(kernel)
+        vector_of(believed, operation, mask) != vector_of(without, operation, mask)
+        for operation, mask in accesses(kernel)
     )
 
 
@@ -110,6 +112,6 @@ def _found(kernel: Function) -> Iterable[tuple[int, WideAccess]]:
         return
     believed, plain = claims_of(kernel, frozenset(hints)), claims_of(kernel, frozenset())
     for operation, mask in accesses(kernel):
-        vector, certain = (_vector(claims, operation, mask) for claims in (believed, plain))
+        vector, certain = (vector_of(claims, operation, mask) for claims in (believed, plain))
         if vector.lanes > 1 and (vector.axis != certain.axis or vector.lanes > certain.lanes):
             yield id(operation), WideAccess(kernel, operation, mask, vector)
