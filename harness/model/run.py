@@ -85,6 +85,8 @@ class Launch:
     refused: tuple[str, ...] = ()
     """Configs that were tried before this one, but do not compile or do not fit, each with its error."""
     num_warps: int
+    num_ctas: int = 1
+    """The blocks of a cluster, which execute one program together."""
     constants: Mapping[str, int | float | bool | str | None]
     """The values of the `tl.constexpr` parameters."""
     tile_sizes: tuple[int, ...]

@@ -11,6 +11,12 @@ from harness.oracles.base import Evidence, SingleRunOracle
 from harness.oracles.endings import NO_LAUNCH, unfinished
 from harness.oracles.traits import Causality, PromiseScope, Proof, Traits
 
+PORTABLE_CLUSTER = 8
+"""The most blocks of a cluster on every GPU that has clusters."""
+LARGEST_CLUSTER = 16
+"""The most blocks of a cluster where a kernel opts in, as Triton's launcher does for this size alone."""
+LARGE_CLUSTERS = frozenset({9, 10})
+"""Major compute capabilities with clusters of 16 blocks: those of H100 and B200, which Triton's launcher names."""
 ROWS_AXIS = "x"
 """The axis along which rows lie, since it alone has room for more than 65,535 programs."""
 Violation = tuple[str, Severity, str, str]
@@ -18,10 +24,10 @@ Violation = tuple[str, Severity, str, str]
 
 
 class WithinLaunchLimits(SingleRunOracle):
-    """Checks grid extents and threads per block; `resources` checks what only the compiler knows."""
+    """Checks grid extents, clusters and threads per block; `resources` checks what only the compiler knows."""
 
     name = "launch-limits"
-    promise = "Every launch keeps CUDA's limits for grid extents and for threads in a block."
+    promise = "Every launch keeps CUDA's limits for grid extents, for clusters and for threads in a block."
     traits = Traits(
         rank=10,
         flaw=FlawKind.PROMISE,
@@ -79,12 +85,16 @@ def violations(launch: Launch, case: Case) -> Iterator[Violation]:
     So many programs along x that only an oversized case has as many rows are no such limit.
     """
     device = case.device
-    for (axis, limit), extent in zip(GRID_LIMITS.items(), launch.grid, strict=True):
+    yield from _cluster_violations(launch, case)
+    for (axis, limit), programs in zip(GRID_LIMITS.items(), launch.grid, strict=True):
+        # CUDA's grid is one of blocks, and Triton's launcher multiplies its first extent by the size of a cluster.
+        clusters = axis == "x" and launch.num_ctas > 1
+        extent, unit = (programs * launch.num_ctas, "blocks") if clusters else (programs, "programs")
         if extent > limit and not (case.scale is Scale.OVERSIZED and axis == ROWS_AXIS):
             yield (
                 f"grid {axis}",
                 Severity.ERROR,
-                f"was launched with {extent} programs along {axis}, where CUDA allows {limit} (grid {launch.grid})",
+                f"was launched with {extent} {unit} along {axis}, where CUDA allows {limit} (grid {launch.grid})",
                 "The driver refuses such a launch with `invalid argument`; an input this long cannot be run at all.",
             )
         if extent < 1:
@@ -103,4 +113,26 @@ def violations(launch: Launch, case: Case) -> Iterator[Violation]:
             f"was launched with {threads} threads in a block, where {device.slug} allows "
             f"{device.max_threads_per_block} (num_warps {launch.num_warps})",
             "The GPU refuses such a launch.",
+        )
+
+
+def _cluster_violations(launch: Launch, case: Case) -> Iterator[Violation]:
+    size, device = launch.num_ctas, case.device
+    if size <= PORTABLE_CLUSTER:
+        return
+    if size != LARGEST_CLUSTER:
+        yield (
+            "cluster",
+            Severity.ERROR,
+            f"was launched with {size} blocks in a cluster (num_ctas), where CUDA allows {PORTABLE_CLUSTER}, and "
+            f"{LARGEST_CLUSTER} to a kernel that opts in",
+            f"Triton's launcher opts in for {LARGEST_CLUSTER} blocks alone; the driver refuses any other such launch.",
+        )
+    elif device.capability[0] not in LARGE_CLUSTERS:
+        yield (
+            "cluster",
+            Severity.WARNING,
+            f"was launched with {size} blocks in a cluster (num_ctas), more than the {PORTABLE_CLUSTER} that every GPU "
+            f"with clusters has; {device.slug} may have fewer",
+            "A GPU without room for such a cluster refuses the launch.",
         )

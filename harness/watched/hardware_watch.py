@@ -139,7 +139,7 @@ class HardwareWatch:
             engine=CudaEngine.traits.name,
             ending=ending,
             launches=tuple(facts.launches),
-            memory=(*facts.memory, *facts.scratch),
+            memory=(*facts.memory, *facts.scratch, *facts.foreign),
             sanitizer=self._reports and self._reports.of_launch(kernel, is_patient=not isinstance(ending, Completed)),
         )
 

@@ -45,11 +45,18 @@ class TestLaunchLimits:
             (launch(grid=(1, 1, 65536)), "grid z", Severity.ERROR),
             (launch(grid=(1, 0, 1)), "empty grid y", Severity.WARNING),
             (launch(num_warps=64), "threads", Severity.ERROR),
+            (launch(grid=(2**30, 1, 1), num_ctas=2), "grid x", Severity.ERROR),
+            (launch(num_ctas=32), "cluster", Severity.ERROR),
+            (launch(num_ctas=16), "cluster", Severity.WARNING),
         ],
     )
     def test_each_limit_fails_separately(self, broken: Launch, place: str, severity: Severity) -> None:
         fail = only_failure(WithinLaunchLimits(), run(launches=(broken,)))
         assert fail.signature == signature("launch-limits", place, severity=severity)
+
+    def test_a_cluster_of_sixteen_blocks_is_within_the_limits_of_an_h100(self) -> None:
+        of = replace(case(), device=replace(case().device, capability=(9, 0)))
+        assert judge(WithinLaunchLimits(), run(of=of, launches=(launch(num_ctas=16),))) == ["pass"]
 
     def test_a_grid_along_y_is_an_error_in_an_oversized_case_too(self) -> None:
         oversized = replace(case(), scale=Scale.OVERSIZED)

@@ -142,7 +142,7 @@ class CudaEngine:
             nans=self._execution.nans,
             notes=tuple(self._execution.notes),
             unasked=self._execution.unasked,
-            memory=(*case_launches.memory, *case_launches.scratch),
+            memory=(*case_launches.memory, *case_launches.scratch, *case_launches.foreign),
             repeated=repeated,
             rows=rows,
             instrumented=self._sanitizer_report(case_launches),

@@ -12,13 +12,14 @@ import torch
 
 from harness.engines.cuda.memory.redzones import Damage, RedzoneMemory
 from harness.engines.triton.driver import LaunchRequest, tensors_of
+from harness.engines.triton.foreign_arguments import foreign_arguments
 from harness.engines.triton.kernel_facts import KernelFacts, launch_of, options_of, read_kernel_facts, unread_launch
 from harness.engines.triton.scratch_checks import ScratchRequest, allocated, scratch_source
 from harness.engines.triton.triton_seam import ChosenConfig
 from harness.engines.ttir.reach import reach_of
 from harness.errors import CannotExecute
 from harness.execution import flight_recorder
-from harness.model.run import AccessSite, Launch, ScratchFault, Trampled
+from harness.model.run import AccessSite, ForeignArgument, Launch, ScratchFault, Trampled
 
 
 @dataclass(slots=True)
@@ -30,6 +31,7 @@ class CudaCaseLaunches:
     launches: list[Launch] = field(default_factory=list[Launch])
     memory: list[Trampled] = field(default_factory=list[Trampled])
     scratch: list[ScratchFault] = field(default_factory=list[ScratchFault])
+    foreign: list[ForeignArgument] = field(default_factory=list[ForeignArgument])
     main_has_allocator: bool = False
     """True if the main thread had an allocator of scratch memory before the case."""
     writers: dict[int, tuple[str, str]] = field(default_factory=dict[int, "tuple[str, str]"])
@@ -74,6 +76,9 @@ class WatchedLaunches:
             if build.facts is None
             else launch_of(build.facts, request, self._chosen(), scratch_bytes)
         )
+        if build.facts is not None:
+            number = len(case_launches.launches) - 1
+            case_launches.foreign += foreign_arguments(request, build.facts.module.kernel, number)
         tensors = tensors_of(request)
         with flight_recorder.synchronising(flight_recorder.EARLIER_WORK):
             torch.cuda.synchronize()

@@ -100,6 +100,35 @@ def test_a_kernel_without_ttir_is_recorded_as_a_launch(launches: WatchedLaunches
     ]
 
 
+WIDE = """
+module {
+  tt.func public @kernel(%y: !tt.ptr<f32> {tt.divisibility = 16 : i32}) attributes {noinline = false} {
+    %lanes = tt.make_range {end = 16 : i32, start = 0 : i32} : tensor<16xi32>
+    %first = tt.splat %y : !tt.ptr<f32> -> tensor<16x!tt.ptr<f32>>
+    %cells = tt.addptr %first, %lanes : tensor<16x!tt.ptr<f32>>, tensor<16xi32>
+    %value = tt.load %cells : tensor<16x!tt.ptr<f32>>
+    tt.store %cells, %value : tensor<16x!tt.ptr<f32>>
+    tt.return
+  }
+}
+"""
+
+
+def test_an_argument_that_the_build_was_not_made_for_is_recorded(launches: WatchedLaunches) -> None:
+    source = SimpleNamespace(
+        fn=SimpleNamespace(__name__="kernel", arg_names=["y"]),
+        signature={"y": "*fp32"},
+        constants={},
+        attrs={(0,): [["tt.divisibility", 16]]},
+    )
+    metadata = SimpleNamespace(num_warps=4, num_stages=1)
+    y = torch.zeros(32)
+    for tensor in (y, y[1:17]):
+        launches(replace(request(tensor), ttir=WIDE, source=source, metadata=metadata), lambda: None)
+    (event,) = launches.case_launches.foreign
+    assert (event.site.launch, event.site.argument) == (1, "y")
+
+
 def test_a_fault_of_torchs_kernel_is_no_launchs(launches: WatchedLaunches, monkeypatch: pytest.MonkeyPatch) -> None:
     def lost() -> None:
         raise RuntimeError("CUDA error: device-side assert triggered")
