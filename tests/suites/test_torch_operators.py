@@ -32,6 +32,11 @@ def test_every_operator_that_is_left_out_has_a_reason() -> None:
     assert LIST["left_out"]["linalg_qr"] == "its result is not unique"
 
 
+def test_what_flag_gems_covers_is_in_the_list() -> None:
+    covered = (SUITE.parents[1] / "flag_gems" / "covered.txt").read_text(encoding="utf-8").split()
+    assert set(covered) <= set(LIST["operators"])
+
+
 def test_the_sample_decides_the_shapes(ops: dict[str, Op]) -> None:
     for name, op in ops.items():
         for number, sample in enumerate(LIST["operators"][name]["samples"], 1):
