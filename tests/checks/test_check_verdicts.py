@@ -309,7 +309,10 @@ def test_the_referee_sees_values_that_a_forged_comparison_passes(checker: Checke
 
 
 def test_a_candidate_that_forges_everything_in_its_process_is_wrong(checker: Checker) -> None:
-    assert kinds(verdict_on(checker, "forges_everything")) == {FlawKind.TAMPERING}
+    verdict = verdict_on(checker, "forges_everything")
+    # The referee tells it, or before that a later call, whose results nobody compares with the definition.
+    by_later_call = any(flaw.message.startswith("repeat-call: ") for flaw in verdict.flaws)
+    assert kinds(verdict) == {FlawKind.PROMISE if by_later_call else FlawKind.TAMPERING}
 
 
 def test_a_right_gradient_is_checked(checker: Checker) -> None:

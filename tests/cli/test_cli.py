@@ -103,6 +103,7 @@ def test_the_json_report_is_complete(project: Project) -> None:
         "libraries": [],
         "interrupted": False,
         "missing": [],
+        "row_checks": [],
         "kernels": ["layer_norm_bwd_kernel"],
         "cut_off": [],
         "avoided": [],
