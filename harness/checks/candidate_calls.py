@@ -44,6 +44,7 @@ from harness.checks.answer import (
 from harness.checks.answer_code import code_of, load
 from harness.checks.joined_backward import Gradients, joined
 from harness.checks.kept_outputs import gradients_key, key_of, send_names, send_outputs
+from harness.checks.number_traits import is_sorted
 from harness.checks.reference import Reference, arguments_of, built
 from harness.checks.value_origins import ValueOrigins, is_constant
 from harness.engines.torch.torch_seam import active_modes, plain_torch
@@ -154,6 +155,7 @@ def call(answer: Answer, inputs: Mapping[str, Any], sizes: Mapping[str, int], *,
         key = key_of(kept)
     wants_gradients = torch.is_grad_enabled() and any(value.requires_grad for value in inputs.values())
     work = candidate.reference.work(kept, sizes)  # an illegal case judges no access of the candidate
+    backward_work = candidate.reference.backward_work(kept, sizes) if wants_gradients else 0
     candidate.load()
     before = candidate.call_with_other_values(inputs, kept, key, sizes) if again else ""
     invoked = candidate.invocation(inputs, sizes)
@@ -169,7 +171,7 @@ def call(answer: Answer, inputs: Mapping[str, Any], sizes: Mapping[str, int], *,
         candidate.note_outputs(key, outputs, before)
         for fault, may_be_chance in origins.faults(outputs, kept):
             note(f"{CONTROL}{fault}{CHANCE if may_be_chance else ''}")
-        _note_work(WORK, origins.work, work.forward)
+        _note_work(WORK, origins.work, work)
     if not wants_gradients:
         return tuple(returned) if isinstance(returned, list) else returned
     candidate.may_have_changed = True
@@ -181,7 +183,7 @@ def call(answer: Answer, inputs: Mapping[str, Any], sizes: Mapping[str, int], *,
         origins=origins,
         outputs=tuple(outputs.values()),
         inputs=kept,
-        work=work.backward,
+        work=backward_work,
     )
     return joined(returned, invoked.sources, backward)
 
@@ -591,7 +593,7 @@ def _finite(value: torch.Tensor) -> torch.Tensor:
 
 def _is_ordered(value: torch.Tensor) -> bool:
     """Return True if rows are sorted: in another order they may be illegal, as boundaries of sequences are."""
-    return bool(value.dim()) and not is_constant(value) and bool((value.diff(dim=-1) >= 0).all())
+    return is_sorted(value) and not is_constant(value)
 
 
 def _other_values(kept: torch.Tensor, _: random.Random) -> torch.Tensor:

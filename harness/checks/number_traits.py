@@ -18,9 +18,14 @@ DECIMALS = 3
 """Random numbers have more digits than numbers that somebody writes down."""
 
 
+def is_sorted(value: torch.Tensor) -> bool:
+    """Return True if each row is sorted, along the last axis."""
+    return bool(value.dim()) and bool((value.diff(dim=-1) >= 0).all())
+
+
 def is_ascending(values: Sequence[torch.Tensor]) -> bool:
     """Return True if each row, along the last axis, is sorted in all samples, and hardly by chance."""
-    if not all(value.dim() and bool((value.diff(dim=-1) >= 0).all()) for value in values):
+    if not all(map(is_sorted, values)):
         return False
     rows = [row for value in values for row in _rows(value)]
     if sum(map(_orders, rows)) >= LEAST_EVIDENCE:
@@ -62,7 +67,7 @@ def total_of(values: Sequence[torch.Tensor], sizes: Mapping[str, Sequence[int]])
 
 
 def _is_boundary(value: torch.Tensor) -> bool:
-    return int(value[0]) == 0 and int(value[-1]) > 1 and bool((value.diff() >= 0).all())
+    return int(value[0]) == 0 and int(value[-1]) > 1 and is_sorted(value)
 
 
 def _rows(value: torch.Tensor) -> Sequence[torch.Tensor]:

@@ -3,7 +3,6 @@
 import copy
 from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
@@ -28,15 +27,6 @@ class NotALegalCase(Exception):
     """The reference refuses the inputs of a case, too."""
 
 
-@dataclass(frozen=True, slots=True)
-class ReferenceWork:
-    """Operations of the reference's arithmetic, as `torch_work` counts them."""
-
-    forward: int
-    backward: int
-    """0 if it has no backward pass."""
-
-
 class Reference:
     """The reference, as it is called with tensors of any floating-point type."""
 
@@ -48,7 +38,7 @@ class Reference:
         self.function = load(answer.reference)
         self.originals.restore()  # its file may be the candidate's
         self._models: dict[torch.dtype, Any] = {}
-        self._work: dict[object, ReferenceWork] = {}
+        self._work: dict[object, int] = {}
         self.moved: tuple[tuple[str, str], ...] = ()
         """The inputs that move weights, with the weights' names."""
         if answer.is_model:
@@ -95,31 +85,44 @@ class Reference:
         self._base = {name: value.detach().clone() for name, value in self.model.named_parameters()}
         self.moved = tuple(pair for pair in self._answer.weights if pair[1] in names)
 
-    def work(self, inputs: Mapping[str, Any], sizes: Mapping[str, int]) -> "ReferenceWork":
+    def work(self, inputs: Mapping[str, Any], sizes: Mapping[str, int]) -> int:
         """Return the arithmetic of the reference for inputs of these shapes.
 
         Raises:
             NotALegalCase: the reference fails for them.
         """
-        shapes = tuple((name, tuple(value.shape)) for name, value in inputs.items())
+        shapes = _shapes(inputs)
         if shapes in self._work:
             return self._work[shapes]
         try:
             with plain_torch():
-                copies = {name: value.detach().clone() for name, value in inputs.items()}
-                leaves = [value.requires_grad_() for value in copies.values() if value.is_floating_point()]
-                with torch.enable_grad():
-                    invoke = self._invocation(copies, sizes)
-                    with TorchWork() as work:
-                        returned = invoke()
-                    backward = _backward_work(list(named(returned).values()), leaves)
+                invoke = self._invocation({name: value.detach().clone() for name, value in inputs.items()}, sizes)
+                with torch.enable_grad(), TorchWork() as work:
+                    invoke()
         except Exception as error:
             raise NotALegalCase(f"the reference refuses it: {type(error).__name__}: {error}") from error
         usual = self._answer.repeats
         repeats = zip(work.repeats, usual, strict=False) if len(usual) == len(work.repeats) else ()
         if any(now & ~then for now, then in repeats):
             raise NotALegalCase("the reference repeats a tensor along an axis, where shapes are equal in the sample")
-        return self._work.setdefault(shapes, ReferenceWork(work.by_operator.total(), backward))
+        return self._work.setdefault(shapes, work.by_operator.total())
+
+    def backward_work(self, inputs: Mapping[str, Any], sizes: Mapping[str, int]) -> int:
+        """Return the arithmetic of the reference's backward pass; 0 if it has none.
+
+        Inputs that require gradients cannot be changed in place, so `work` counts the forward pass without them.
+        """
+        key = "backward", _shapes(inputs)
+        if key not in self._work:
+            work = TorchWork()
+            with plain_torch(), torch.enable_grad(), suppress(RuntimeError):  # it may have none, or only for some types
+                copies = {name: value.detach().clone() for name, value in inputs.items()}
+                leaves = [value.requires_grad_() for value in copies.values() if value.is_floating_point()]
+                outputs = [value for value in named(self._invocation(copies, sizes)()).values() if value.requires_grad]
+                with work:
+                    torch.autograd.grad(outputs, leaves, list(map(torch.ones_like, outputs)), allow_unused=True)
+            self._work[key] = work.by_operator.total()
+        return self._work[key]
 
     def vary_weights(self, names: Iterable[str]) -> None:
         """Make weights random that are all equal, as those of norms are: they would hide that a kernel forgets them."""
@@ -137,13 +140,8 @@ class Reference:
         return self._models[dtype]
 
 
-def _backward_work(outputs: list[torch.Tensor], leaves: list[torch.Tensor]) -> int:
-    differentiable = [output for output in outputs if output.requires_grad]
-    if not differentiable or not leaves:
-        return 0
-    with TorchWork() as work, suppress(RuntimeError):  # a reference may have no backward pass, or only for some types
-        torch.autograd.grad(differentiable, leaves, list(map(torch.ones_like, differentiable)), allow_unused=True)
-    return work.by_operator.total()
+def _shapes(inputs: Mapping[str, Any]) -> tuple[tuple[str, tuple[int, ...]], ...]:
+    return tuple((name, tuple(value.shape)) for name, value in inputs.items())
 
 
 def defined_by(answer: Answer, inputs: Mapping[str, Any], sizes: Mapping[str, int]) -> Any:

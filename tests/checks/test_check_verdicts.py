@@ -165,6 +165,12 @@ def test_a_task_says_what_torch_may_do(checker: Checker) -> None:
     assert (allowed.ruling, list(map(str, allowed.torch)), allowed.flaws) == (Ruling.RIGHT, ["mul 100%"], ())
 
 
+def test_a_reference_may_change_its_inputs(checker: Checker) -> None:
+    places = "candidates.py:doubles_in_place", "candidates.py:doubled_in_place", "candidates.py:sample"
+    verdict = checker.check(*places)
+    assert (verdict.ruling, verdict.flaws, verdict.reason) == (Ruling.RIGHT, (), "")
+
+
 def test_a_number_that_host_code_computes_is_told(checker: Checker) -> None:
     verdict = checker.check("candidates.py:total_on_host", "candidates.py:total", "candidates.py:sample")
     assert any(flaw.message.startswith("host code reads the numbers of a tensor") for flaw in verdict.flaws)
