@@ -152,10 +152,11 @@ def _of_origin(
 
 def torch_shares(run: Run) -> tuple[TorchShare, ...]:
     """Return the arithmetic of torch's operators in a run, of each pass the largest share first."""
-    return (*_shares(run, WORK, is_backward=False), *_shares(run, BACKWARD_WORK, is_backward=True))
+    return (*_shares(run, is_backward=False), *_shares(run, is_backward=True))
 
 
-def _shares(run: Run, heading: str, *, is_backward: bool) -> Iterator[TorchShare]:
+def _shares(run: Run, *, is_backward: bool) -> Iterator[TorchShare]:
+    heading = BACKWARD_WORK if is_backward else WORK
     texts = [note.removeprefix(heading) for note in run.notes if note.startswith(heading)]
     shares: dict[str, float] = json.loads(texts[0]) if texts else {}
     return (TorchShare(operator=name, share=share, is_backward=is_backward) for name, share in shares.items())
@@ -165,18 +166,9 @@ def _of_work(seen: Evidences) -> Iterator[CandidateFlaw]:
     """Yield a flaw for a pass if operators of torch did most of its work that the task does not leave to them."""
     large = [run for run in seen.completed if any(_elements(result) > 1 for result in run.results)] or seen.completed
     for is_backward, of_what in ((False, ""), (True, "backward ")):
-        refused = [
-            (
-                run,
-                [
-                    one
-                    for one in torch_shares(run)
-                    if one.is_backward is is_backward and one.operator not in seen.allowed
-                ],
-            )
-            for run in large
-        ]
-        showing = [(sum(one.share for one in shares), run, shares) for run, shares in refused]
+        counted = [(run, tuple(_shares(run, is_backward=is_backward))) for run in large]
+        refused = [(run, [share for share in shares if share.operator not in seen.allowed]) for run, shares in counted]
+        showing = [(sum(each.share for each in shares), run, shares) for run, shares in refused]
         showing = [each for each in showing if each[0] > MOST_TORCH]
         if len(showing) >= ENOUGH:
             total, run, shares = showing[0]

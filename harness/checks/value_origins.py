@@ -94,9 +94,10 @@ class ValueOrigins(OperatorMode):
         """True if the candidate made launches unseen."""
 
     def begin_backward(self, cotangents: Iterable[torch.Tensor]) -> None:
-        """Go on with the backward pass of the same call, which is given the cotangents; the work counts anew."""
+        """Go on with the backward pass of the same call, which is given the cotangents; work and reads count anew."""
         self._given |= {_memory(tensor): _sample_of_storage(tensor) for tensor in cotangents}
         self.work = Counter[str]()
+        self._host_reads.numbers = 0
 
     def __enter__(self) -> Self:
         launch_watchers.append(self)

@@ -169,3 +169,12 @@ def test_an_address_is_not_used_again_after_a_launch(call: Call) -> None:
         call.launch(torch.zeros_like(call.x), call.x.exp)  # freed at once
         y = call.x.cos()
     assert OriginFault.KEPT in call.faults(y)
+
+
+def test_numbers_that_host_code_reads_are_counted_for_each_pass(call: Call) -> None:
+    with call.origins:
+        y = call.launch(torch.zeros_like(call.x), call.x.exp)
+        call.x.tolist()
+    assert call.faults(y) == {OriginFault.READ}
+    call.origins.begin_backward(())
+    assert call.faults(y) == set()
