@@ -207,7 +207,7 @@ def _sequences(op: Op, case: Case, draws: torch.Generator, change: RowChange) ->
     other = None
     if change is RowChange.PERMUTED and part is not None:
         order = torch.randperm(len(spans), generator=draws).tolist()
-        other = packed(change, order, order and list(range(len(order))))
+        other = packed(change, order, list(range(len(order))))
     elif change is RowChange.OTHER_VALUES and part is not None:
         chosen = packed(change, order, [alone])
         other = None if chosen is None else _with_other_tokens(chosen, total, count, draws)

@@ -714,3 +714,7 @@ class Run:
     @property
     def engine_traits(self) -> EngineTraits:
         return traits_of_engine(self.engine)
+
+    def source_of(self, kernel: str) -> Source | None:
+        """Return where a kernel begins; None unless it was launched."""
+        return next((launch.source for launch in self.launches if launch.kernel == kernel), None)

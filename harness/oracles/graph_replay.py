@@ -73,7 +73,7 @@ class ReplayedGraph(SingleRunOracle):
             signature=self.signature(run, kernel=kernel, place=place),
             message=f"{', '.join(names)} has other bits when a captured call is replayed {WHEN[changed]}",
             meaning=MEANING[changed],
-            source=next((launch.source for launch in run.launches if launch.kernel == kernel), None),
+            source=run.source_of(kernel),
         )
 
     def _fail_reading(self, run: Run, replayed: GraphReplay) -> Fail:

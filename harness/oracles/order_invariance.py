@@ -71,7 +71,7 @@ class OrderInvariance(NamedOracle):
                 f"{disagreement.where}"
             ),
             meaning=("A GPU promises no order of programs, so the same call gives different results from run to run."),
-            source=next((launch.source for launch in run.launches if launch.kernel == kernel), None),
+            source=run.source_of(kernel),
             extent=disagreement.extent,
         )
 

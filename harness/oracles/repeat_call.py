@@ -59,7 +59,7 @@ class RepeatCall(SingleRunOracle):
                 "The call depends on what earlier calls left behind: a workspace or a counter that is not reset, or a "
                 "value that is cached by less than what decides it."
             ),
-            source=next((launch.source for launch in run.launches if launch.kernel == kernel), None),
+            source=run.source_of(kernel),
             extent=disagreement.extent if disagreement else None,
         )
 

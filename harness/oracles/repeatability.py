@@ -48,7 +48,7 @@ class Repeatability(SingleRunOracle):
             signature=self.signature(run, kernel=kernel, place=place),
             message=f"{result.name} has other bits when the same case is run a second time",
             meaning="Nothing but the order in which programs, warps or threads happen to run can differ: a race.",
-            source=next((launch.source for launch in run.launches if launch.kernel == kernel), None),
+            source=run.source_of(kernel),
         )
 
 
