@@ -20,6 +20,7 @@ from harness.execution.layouts import broadcast, lay_out, poison
 from harness.execution.nan_taint import NanTaint, nan_taint
 from harness.execution.oversized_tensors import LARGE as LARGE_ELEMENTS
 from harness.execution.oversized_tensors import sparse
+from harness.execution.poison import SAME_SIZE
 from harness.execution.result_forms import named
 from harness.execution.suite_arguments import arguments_for
 from harness.model.case import Case, DType, Layout, Scale, ValueDistribution
@@ -28,8 +29,6 @@ from harness.model.op import Op
 
 TORCH_DTYPES: Mapping[DType, torch.dtype] = {dtype: getattr(torch, dtype.torch_name) for dtype in DType}
 BUILT_DTYPES: Mapping[str, torch.dtype] = {**INTEGER_DTYPES, **TORCH_DTYPES}
-BITS_AS: Mapping[int, torch.dtype] = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
-"""By the size of a floating-point type, the integers that hold its bits."""
 EIGHT_BITS = frozenset({DType.FP8_E4M3, DType.FP8_E5M2, DType.FP8_E8M0})
 SHIFT = 3.0
 LARGE = 100.0
@@ -283,7 +282,7 @@ def _without_ties(ordered: torch.Tensor) -> torch.Tensor:
     if not ordered.is_floating_point():
         return ordered
     # The bits of a type order its numbers as integers do, from the largest negative number on.
-    integer = BITS_AS[ordered.element_size()]
+    integer = SAME_SIZE[ordered.element_size()]
     least = torch.iinfo(integer).min
     bits = ordered.contiguous().view(integer).to(torch.int64)
     ranks = torch.where(bits < 0, least - bits, bits)

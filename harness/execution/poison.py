@@ -30,7 +30,8 @@ FILL_OF_BYTES = 0xA5
 
 INTEGER_PATTERNS = frozenset(pattern for dtype, pattern in PATTERNS.items() if not dtype.is_floating_point)
 
-SAME_SIZE: Mapping[int, torch.dtype] = {8: torch.int64, 4: torch.int32, 2: torch.int16}
+SAME_SIZE: Mapping[int, torch.dtype] = {8: torch.int64, 4: torch.int32, 2: torch.int16, 1: torch.int8}
+"""By the bytes of an element, the integers that hold its bits."""
 
 
 @dataclass(frozen=True, slots=True)

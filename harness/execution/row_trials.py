@@ -21,6 +21,7 @@ from harness.execution.compare import checked_cells
 from harness.execution.inputs import generator_of, make_inputs
 from harness.execution.layouts import lay_out
 from harness.execution.paired_run_policy import choice_number
+from harness.execution.poison import SAME_SIZE
 from harness.execution.result_forms import Tensors
 from harness.execution.tolerance import Array, Expected, Tolerance, sizes
 from harness.model.case import Case
@@ -355,8 +356,7 @@ def _ratio(
 
 
 def _bits(values: torch.Tensor) -> torch.Tensor:
-    widths = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
-    return values.view(widths[values.element_size()])
+    return values.view(SAME_SIZE[values.element_size()])
 
 
 # --- the causes ---
