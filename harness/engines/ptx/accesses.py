@@ -1,0 +1,420 @@
+"""Loads, stores and atomics, on every memory that an address can be of."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from harness.engines.ptx.ir import Address, Instruction, Operand, Sink, Symbol, Vector
+from harness.engines.ptx.lanes import DTYPES
+from harness.engines.ptx.memories import LOCAL_WINDOW, PARAMETER_WINDOW, SHARED_WINDOW, Flaw
+from harness.engines.ptx.wave import Array, Effect, Read, Rows, Wave, Write
+from harness.engines.virtual.operations.ptx_instructions import bits_dtype, parts_of, register_of, width
+from harness.errors import CannotExecute
+
+_SPACES = ("global", "shared", "param", "const", "local")
+
+
+def access_effect(instruction: Instruction, rows: Rows) -> Effect | None:
+    """Return the effect of a load, store or atomic; None for another instruction."""
+    match instruction.root:
+        case "ld" | "ldu":
+            return _load(instruction, rows)
+        case "st":
+            return _store(instruction, rows)
+        case "atom" | "red":
+            return _atomic(instruction, rows)
+        case _:
+            return None
+
+
+def space_of(instruction: Instruction) -> str:
+    """Return the memory that an instruction names; empty for generic addresses."""
+    for word in instruction.words[1:]:
+        plain = word.split("::")[0]
+        if plain in _SPACES:
+            return plain
+    return ""
+
+
+def _count(instruction: Instruction) -> int:
+    return next((int(word[1:]) for word in instruction.words if word in {"v2", "v4", "v8"}), 1)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Access:
+    """What the accesses of one instruction have in common."""
+
+    instruction: Instruction
+    address: Read
+    dtype: type[Any]
+    """The bits of one element."""
+    count: int
+    """The elements of a vector."""
+    space: str
+
+    @property
+    def size_bytes(self) -> int:
+        return self.count * np.dtype(self.dtype).itemsize
+
+    def lanes(self, wave: Wave) -> tuple[Array, Array]:
+        """Return the active threads, and their addresses."""
+        active = wave.active()
+        addresses = self.address(wave)
+        addresses = np.broadcast_to(addresses, (wave.size,))[active]
+        self._check_alignment(wave, active, addresses)
+        return active, addresses
+
+    def _check_alignment(self, wave: Wave, active: Array, addresses: Array) -> None:
+        size = self.size_bytes
+        if size > 1 and (off := addresses & (size - 1)).any():
+            lane = int(active[np.flatnonzero(off)[0]])
+            report(
+                wave,
+                self.instruction,
+                "misaligned",
+                lane,
+                f"{size} bytes at an address {int(off[off != 0][0])} bytes after a multiple of {size}",
+            )
+            raise CannotExecute(f"a misaligned access: {self.instruction}")
+
+
+def report(wave: Wave, instruction: Instruction, kind: str, thread: int, text: str) -> None:
+    """Record a flaw of one thread."""
+    threads = wave.shape.threads
+    wave.memories.flaws.add(Flaw(kind, instruction, int(wave.ctas[thread // threads]), thread % threads // 32, text))
+
+
+def _access(instruction: Instruction, operand: Operand, kind: str, rows: Rows) -> Access:
+    assert isinstance(operand, Address)
+    address, _ = rows.address(operand)
+    bits = 128 if kind == "b128" else width(kind)
+    if bits > 64:
+        raise CannotExecute(f"the PTX instruction {instruction.opcode}")
+    return Access(instruction, address, bits_dtype(bits), _count(instruction), space_of(instruction))
+
+
+# --- loads -----------------------------------------------------------------------------------------------------------
+
+
+def _load(instruction: Instruction, rows: Rows) -> Effect:
+    destination, source = instruction.operands[:2]
+    assert isinstance(source, Address)
+    if space_of(instruction) == "param":
+        return _load_parameter(instruction, source, rows)
+    access = _access(instruction, source, instruction.kind, rows)
+    writes = _writers(destination, instruction.kind, rows)
+
+    def effect(wave: Wave) -> None:
+        active, addresses = access.lanes(wave)
+        for number, write in enumerate(writes):
+            values = load_lanes(wave, access, active, addresses + number * np.dtype(access.dtype).itemsize)
+            write(wave, spread(wave, active, values))
+
+    return effect
+
+
+def spread(wave: Wave, active: Array, values: Array) -> Array:
+    """Return the values of active threads as values of all threads."""
+    if wave.mask is None:
+        return values
+    whole = np.zeros(wave.size, values.dtype)
+    whole[active] = values
+    return whole
+
+
+def _writers(destination: Operand, kind: str, rows: Rows) -> list[Write]:
+    """Return a writer for each element.  A load of signed numbers into a wider register extends their sign."""
+    parts = destination.parts if isinstance(destination, Vector) else (destination,)
+    signed = DTYPES.get(kind) if kind.startswith("s") else None
+
+    def wrap(write: Write) -> Write:
+        return write if signed is None else lambda wave, values: write(wave, values.view(signed))
+
+    return [wrap(rows.writer(part)) for part in parts]
+
+
+def _load_parameter(instruction: Instruction, source: Address, rows: Rows) -> Effect:
+    assert isinstance(source.base, Symbol)
+    parameters = {parameter.name: parameter.offset for parameter in rows.kernel.parameters}
+    if source.base.name not in parameters:
+        raise CannotExecute(f"the PTX parameter {source.base.name}")
+    dtype = bits_dtype(width(instruction.kind))
+    first = parameters[source.base.name] + source.offset
+    size = np.dtype(dtype).itemsize
+    writes = _writers(instruction.operands[0], instruction.kind, rows)
+
+    def effect(wave: Wave) -> None:
+        content = wave.memories.parameters
+        for number, write in enumerate(writes):
+            begin = first + number * size
+            write(wave, content[begin : begin + size].view(dtype))
+
+    return effect
+
+
+def load_lanes(wave: Wave, access: Access, active: Array, addresses: Array) -> Array:
+    """Return one element for each active thread."""
+    match access.space:
+        case "shared":
+            return _load_shared(wave, access, active, addresses)
+        case "local":
+            return wave.memories.local.view(access.dtype)[_local_index(wave, access, active, addresses)]
+        case "":
+            return _load_generic(wave, access, active, addresses)
+        case _:
+            return _load_global(wave, access, active, addresses)
+
+
+def _load_generic(wave: Wave, access: Access, active: Array, addresses: Array) -> Array:
+    values = np.zeros(len(active), access.dtype)
+    for space, lanes, own in _by_window(addresses):
+        part = Access(access.instruction, access.address, access.dtype, access.count, space)
+        values[lanes] = load_lanes(wave, part, active[lanes], own)
+    return values
+
+
+def _by_window(addresses: Array) -> Sequence[tuple[str, Array, Array]]:
+    """Return the memory, the lanes and the own addresses of generic addresses."""
+    parts: list[tuple[str, Array, Array]] = []
+    for space, first, end in (
+        ("global", -(1 << 63), SHARED_WINDOW),
+        ("shared", SHARED_WINDOW, LOCAL_WINDOW),
+        ("local", LOCAL_WINDOW, PARAMETER_WINDOW),
+        ("param", PARAMETER_WINDOW, (1 << 63) - 1),
+    ):
+        lanes = np.flatnonzero((addresses >= first) & (addresses < end))
+        if len(lanes):
+            parts.append((space, lanes, addresses[lanes] - max(0, first)))
+    return parts
+
+
+def _load_shared(wave: Wave, access: Access, active: Array, addresses: Array) -> Array:
+    shared = wave.memories.shared
+    size = np.dtype(access.dtype).itemsize
+    places, outside = shared.offsets(addresses, wave.cta[active], size)
+    if outside is not None:
+        _report_outside(wave, access.instruction, active, addresses, outside)
+        places = np.where(outside, 0, places)
+    wave.asynchronous.loaded(wave, access.instruction, active, places, size)
+    return shared.view(access.dtype)[places // size]
+
+
+def _report_outside(wave: Wave, instruction: Instruction, active: Array, addresses: Array, outside: Array) -> None:
+    first = int(np.flatnonzero(outside)[0])
+    report(
+        wave,
+        instruction,
+        "outside shared memory",
+        int(active[first]),
+        f"address {int(addresses[first]):#x} of {wave.memories.shared.size_bytes} bytes",
+    )
+
+
+def _local_index(wave: Wave, access: Access, active: Array, addresses: Array) -> Array:
+    local = wave.memories.local
+    size = np.dtype(access.dtype).itemsize
+    if ((addresses < 0) | (addresses + size > local.size_bytes)).any():
+        raise CannotExecute("an access outside local memory")
+    return (active * local.stride + addresses) // size
+
+
+def _load_global(wave: Wave, access: Access, active: Array, addresses: Array) -> Array:
+    size = np.dtype(access.dtype).itemsize
+    if access.space == "param":
+        return wave.memories.parameters.view(access.dtype)[addresses // size]
+    parts, stray = wave.memories.global_memory.parts(addresses, size)
+    watch = wave.memories.on_global
+    if stray is not None:
+        watch.stray(access.instruction, addresses[stray], programs_of(wave, active[stray]), size)
+    if len(parts) == 1 and stray is None:
+        (part,) = parts
+        values = part.region.view(access.dtype)[part.offsets // size]
+        watch.loaded(access.instruction, part, values, programs_of(wave, active))
+        return values
+    values = np.zeros(len(active), access.dtype)
+    for part in parts:
+        values[part.lanes] = part.region.view(access.dtype)[part.offsets // size]
+        watch.loaded(access.instruction, part, values[part.lanes], programs_of(wave, active[part.lanes]))
+    return values
+
+
+def programs_of(wave: Wave, threads: Array) -> Array:
+    """Return the linear id of the program of each thread."""
+    return wave.ctas[threads // wave.shape.threads] // wave.shape.cluster
+
+
+# --- stores ----------------------------------------------------------------------------------------------------------
+
+
+def _store(instruction: Instruction, rows: Rows) -> Effect:
+    destination, source = instruction.operands[:2]
+    if "async" in instruction.words:
+        raise CannotExecute(f"the PTX instruction {instruction.opcode}")
+    access = _access(instruction, destination, instruction.kind, rows)
+    parts = source.parts if isinstance(source, Vector) else (source,)
+    reads = [rows.reader(part, access.dtype) for part in parts]
+
+    def effect(wave: Wave) -> None:
+        active, addresses = access.lanes(wave)
+        for number, read in enumerate(reads):
+            values = np.broadcast_to(read(wave), (wave.size,))[active]
+            store_lanes(wave, access, active, addresses + number * np.dtype(access.dtype).itemsize, values)
+
+    return effect
+
+
+def store_lanes(wave: Wave, access: Access, active: Array, addresses: Array, values: Array) -> None:
+    """Store one element for each active thread; of threads that store to one place, the last one wins."""
+    match access.space:
+        case "shared":
+            store_shared(wave, access.instruction, active, addresses, values)
+        case "local":
+            wave.memories.local.view(access.dtype)[_local_index(wave, access, active, addresses)] = values
+        case "":
+            for space, lanes, own in _by_window(addresses):
+                part = Access(access.instruction, access.address, access.dtype, access.count, space)
+                store_lanes(wave, part, active[lanes], own, values[lanes])
+        case _:
+            store_global(wave, access.instruction, active, addresses, values)
+
+
+def store_shared(wave: Wave, instruction: Instruction, active: Array, addresses: Array, values: Array) -> None:
+    shared = wave.memories.shared
+    size = values.dtype.itemsize
+    places, outside = shared.offsets(addresses, wave.cta[active], size)
+    if outside is not None:
+        _report_outside(wave, instruction, active, addresses, outside)
+        active, places, values = active[~outside], places[~outside], values[~outside]
+    wave.asynchronous.stored(wave, instruction, active, places, size)
+    shared.view(values.dtype.type)[places // size] = values
+    for byte in range(size):
+        shared.written[places + byte] = True
+
+
+def store_global(wave: Wave, instruction: Instruction, active: Array, addresses: Array, values: Array) -> None:
+    size = values.dtype.itemsize
+    parts, stray = wave.memories.global_memory.parts(addresses, size)
+    watch = wave.memories.on_global
+    if stray is not None:
+        watch.stray(instruction, addresses[stray], programs_of(wave, active[stray]), size)
+    for part in parts:
+        watch.stored(instruction, part, size, programs_of(wave, active[part.lanes]))
+        part.region.view(values.dtype.type)[part.offsets // size] = values[part.lanes]
+
+
+# --- atomics ---------------------------------------------------------------------------------------------------------
+
+Update = Callable[[Array, Array], Array]
+"""Returns the new bits of elements, from their old bits and the operands."""
+
+
+def _atomic(instruction: Instruction, rows: Rows) -> Effect:
+    kind, words = instruction.kind, instruction.words
+    operands = list(instruction.operands)
+    result: Operand = Sink() if words[0] == "red" else operands.pop(0)
+    access = _access(instruction, operands[0], kind, rows)
+    compare = "cas" in words
+    parts = [operand.parts if isinstance(operand, Vector) else (operand,) for operand in operands[1:]]
+    reads = [[rows.reader(part, access.dtype) for part in group] for group in parts]
+    results = result.parts if isinstance(result, Vector) else (result,)
+    writes = [rows.writer(part) for part in results]
+    update = _swap if compare else _update(instruction)
+
+    def effect(wave: Wave) -> None:
+        active, addresses = access.lanes(wave)
+        for number in range(access.count):
+            values = [np.broadcast_to(group[number](wave), (wave.size,))[active] for group in reads]
+            own = addresses + number * np.dtype(access.dtype).itemsize
+            old = atomic_lanes(wave, access, active, own, values, update)
+            write = writes[min(number, len(writes) - 1)]
+            write(wave, spread(wave, active, old))
+
+    return effect
+
+
+def _swap(old: Array, values: Sequence[Array]) -> Array:
+    expected, new = values
+    return np.where(old == expected, new, old)
+
+
+def _update(instruction: Instruction) -> Callable[[Array, Sequence[Array]], Array]:
+    kind = instruction.kind
+    operation = next((word for word in instruction.words if word in _OPERATIONS), "")
+    if not operation:
+        raise CannotExecute(f"the PTX instruction {instruction.opcode}")
+    compute = _OPERATIONS[operation]
+    if kind in DTYPES:
+        dtype = DTYPES[kind]
+        return lambda old, values: compute(old.view(dtype), values[0].view(dtype)).astype(dtype).view(old.dtype)
+    return lambda old, values: register_of(compute(parts_of(old, kind), parts_of(values[0], kind)), kind)
+
+
+_OPERATIONS: Mapping[str, Update] = {
+    "add": np.add,
+    "and": np.bitwise_and,
+    "or": np.bitwise_or,
+    "xor": np.bitwise_xor,
+    "exch": lambda old, new: new,
+    "min": lambda old, new: np.fmin(old, new) if old.dtype.kind == "f" else np.minimum(old, new),
+    "max": lambda old, new: np.fmax(old, new) if old.dtype.kind == "f" else np.maximum(old, new),
+    "inc": lambda old, limit: np.where(old >= limit, 0, old + 1).astype(old.dtype),
+    "dec": lambda old, limit: np.where((old == 0) | (old > limit), limit, old - 1).astype(old.dtype),
+}
+
+
+def atomic_lanes(
+    wave: Wave,
+    access: Access,
+    active: Array,
+    addresses: Array,
+    values: Sequence[Array],
+    update: Callable[[Array, Sequence[Array]], Array],
+) -> Array:
+    """Update one element for each active thread, in the order of threads, and return the old elements."""
+    size = np.dtype(access.dtype).itemsize
+    if access.space == "shared":
+        shared = wave.memories.shared
+        places, outside = shared.offsets(addresses, wave.cta[active], size)
+        if outside is not None:
+            _report_outside(wave, access.instruction, active, addresses, outside)
+            places = np.where(outside, 0, places)
+        wave.asynchronous.updated(wave, access.instruction, active, places, size)
+        return _updated(shared.view(access.dtype), places // size, values, update)
+    old = np.zeros(len(active), access.dtype)
+    if not access.space:
+        for space, lanes, own in _by_window(addresses):
+            part = Access(access.instruction, access.address, access.dtype, access.count, space)
+            old[lanes] = atomic_lanes(wave, part, active[lanes], own, [value[lanes] for value in values], update)
+        return old
+    parts, stray = wave.memories.global_memory.parts(addresses, size)
+    watch = wave.memories.on_global
+    if stray is not None:
+        watch.stray(access.instruction, addresses[stray], programs_of(wave, active[stray]), size)
+    for part in parts:
+        watch.updated(access.instruction, part, size, programs_of(wave, active[part.lanes]))
+        there = [value[part.lanes] for value in values]
+        old[part.lanes] = _updated(part.region.view(access.dtype), part.offsets // size, there, update)
+    return old
+
+
+def _updated(
+    memory: Array, index: Array, values: Sequence[Array], update: Callable[[Array, Sequence[Array]], Array]
+) -> Array:
+    """Update elements one thread after the other: in each round the next thread of every element."""
+    old = np.zeros(len(index), memory.dtype)
+    order = np.argsort(index, kind="stable")
+    ordered = index[order]
+    begins = np.flatnonzero(np.r_[True, ordered[1:] != ordered[:-1]]) if len(ordered) else np.zeros(0, np.int64)
+    rank = np.arange(len(ordered)) - np.repeat(begins, np.diff(np.r_[begins, len(ordered)]))
+    rounds = np.argsort(rank, kind="stable")
+    ends = np.cumsum(np.bincount(rank)) if len(rank) else []
+    first = 0
+    for end in ends:
+        lanes = order[rounds[first:end]]
+        before = memory[index[lanes]]
+        old[lanes] = before
+        memory[index[lanes]] = update(before, [value[lanes] for value in values])
+        first = end
+    return old

@@ -1,0 +1,97 @@
+"""One launch of a PTX kernel: its parameters as bytes, its memories, and the waves of its CTAs."""
+
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from harness.engines.ptx.copies import AsyncWork
+from harness.engines.ptx.ir import PtxKernel
+from harness.engines.ptx.machine import PreparedKernel, Runner, Stuck
+from harness.engines.ptx.memories import Flaws, GlobalMemory, GlobalWatch, LocalMemory, Memories, SharedMemory
+from harness.engines.ptx.wave import Array, LaunchShape, Wave
+from harness.errors import CannotExecute
+
+MOST_THREADS = 1 << 14
+"""The threads of a wave, unless programs wait for each other.  More do not fit the caches of a CPU."""
+STEP_LIMIT = 5_000_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PtxLaunch:
+    """A launch, ready to execute."""
+
+    prepared: PreparedKernel
+    shape: LaunchShape
+    memory: GlobalMemory
+    parameters: Array
+    """The bytes of the parameters."""
+    shared_bytes: int
+    """The shared memory of a CTA."""
+    watch: GlobalWatch
+    flaws: Flaws
+    most_ctas: int = 0
+    """The CTAs that run side by side; 0 for as many as are quick."""
+    order: Array | None = None
+    """The linear ids of the programs in the order in which they begin; None for ascending."""
+    seed: int = 0
+    step_limit: int = STEP_LIMIT
+
+    def run(self) -> Stuck | None:
+        """Execute all CTAs; return who waits for ever, if anyone does.
+
+        Raises:
+            CannotExecuteAt: an instruction cannot be executed.
+        """
+        for ctas in self._waves():
+            wave = self._wave(ctas)
+            with np.errstate(all="ignore"):
+                stuck = Runner(self.prepared, wave, self.step_limit).run()
+            if stuck is not None:
+                return stuck
+        return None
+
+    def _waves(self) -> Sequence[Array]:
+        x, y, z = self.shape.grid
+        cluster = self.shape.cluster
+        programs = np.arange(x * y * z // cluster) if self.order is None else self.order
+        ctas = (programs[:, None] * cluster + np.arange(cluster)).reshape(-1)
+        each = self.most_ctas or max(cluster, MOST_THREADS // self.shape.threads // cluster * cluster)
+        return [ctas[first : first + each] for first in range(0, len(ctas), each)]
+
+    def _wave(self, ctas: Array) -> Wave:
+        kernel = self.prepared.kernel
+        size = self.shared_bytes + self.prepared.static_shared_bytes
+        memories = Memories(
+            global_memory=self.memory,
+            shared=SharedMemory(len(ctas), size, self.shape.cluster),
+            local=LocalMemory(len(ctas) * self.shape.threads, kernel.local_bytes),
+            parameters=self.parameters,
+            flaws=self.flaws,
+            on_global=self.watch,
+        )
+        return Wave(kernel, self.prepared.registers, self.shape, ctas, memories, AsyncWork(self.seed))
+
+
+def pack_parameters(kernel: PtxKernel, values: Sequence[Any]) -> Array:
+    """Return the bytes of the parameters; a value is a number, or the bytes of an aggregate.
+
+    Raises:
+        CannotExecute: there are more values than parameters.
+    """
+    if len(values) > len(kernel.parameters):
+        raise CannotExecute(f"{len(values)} arguments for {len(kernel.parameters)} PTX parameters")
+    last = kernel.parameters[-1] if kernel.parameters else None
+    content = bytearray(0 if last is None else -(-(last.offset + last.size_bytes) // 16) * 16)
+    for parameter, value in zip(kernel.parameters, values, strict=False):
+        size = parameter.size_bytes
+        if isinstance(value, bytes):
+            raw = value
+        elif isinstance(value, float):
+            raw = struct.pack({2: "<e", 4: "<f", 8: "<d"}[size], value)
+        else:
+            raw = (int(value) % (1 << 8 * size)).to_bytes(size, "little")
+        content[parameter.offset : parameter.offset + len(raw)] = raw
+    return np.frombuffer(bytes(content), np.uint8)

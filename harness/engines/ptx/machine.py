@@ -1,0 +1,327 @@
+"""Runs a wave: threads that stand at the same instruction execute it together.
+
+Threads run until they branch, wait or end.  The group that stands first in the text runs next, so that diverged threads
+meet again.  Every few steps the group that has waited longest runs instead: a loop that waits for another thread must
+not keep that thread from running.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+import numpy as np
+
+from harness.engines.ptx.accesses import access_effect
+from harness.engines.ptx.barriers import Barriers, blocking_effect
+from harness.engines.ptx.copies import AsyncWork, copy_effect
+from harness.engines.ptx.flow import blocks_of, is_blocking, is_jump, register_file, target_blocks
+from harness.engines.ptx.ir import Instruction, Negated, PtxKernel, Register
+from harness.engines.ptx.lanes import lane_effect
+from harness.engines.ptx.matrices import matrix_effect
+from harness.engines.ptx.memories import Memories, shared_layout
+from harness.engines.ptx.tensor_memory import tensor_memory_effect
+from harness.engines.ptx.warps import warp_effect
+from harness.engines.ptx.wave import Array, Effect, LaunchShape, Rows, Wave
+from harness.engines.virtual.machine import CannotExecuteAt
+from harness.errors import CannotExecute
+
+T = TypeVar("T")
+NO_EFFECT = frozenset(
+    "griddepcontrol nanosleep fence membar prefetch prefetchu discard applypriority setmaxnreg pmevent".split()
+)
+"""Roots of instructions that change no register here, and order what is in order already."""
+FAIR_STEPS = 8
+"""Every this many steps the group that has waited longest runs."""
+
+RUNNING, WAITING, ENDED = 0, 1, 2
+
+Blocking = Callable[[Wave, Barriers, Array], Array]
+"""Takes the mask of the threads that reach a barrier, and returns the mask of those that need not wait there."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Block:
+    """A basic block, ready to execute."""
+
+    effects: tuple[Effect, ...]
+    instructions: tuple[Instruction, ...]
+    blocking: Blocking | None = None
+    jump: Instruction | None = None
+    condition: Callable[[Wave], Array] | None = None
+    """The guard of the jump."""
+    target: int = -1
+    """The block that a branch leads to; -1 for the end of the kernel."""
+
+
+class PreparedKernel:
+    """A kernel whose instructions are resolved to functions."""
+
+    def __init__(self, kernel: PtxKernel, variables: Mapping[str, int] | None = None) -> None:
+        """`variables` are the addresses of the kernel's variables outside shared memory.
+
+        Raises:
+            CannotExecuteAt: an instruction is not known.
+        """
+        self.kernel = kernel
+        self.registers = register_file(kernel)
+        shared, self.static_shared_bytes = shared_layout(kernel)
+        self.rows = Rows(self.registers, kernel, {**shared, **(variables or {})})
+        blocks, number_of = blocks_of(kernel)
+        self.blocks = [self._block(kernel.instructions[block.first : block.end], number_of) for block in blocks]
+
+    def _block(self, instructions: Sequence[Instruction], number_of: Mapping[int, int]) -> _Block:
+        last = instructions[-1]
+        if is_blocking(last):
+            return _Block(effects=(), instructions=tuple(instructions), blocking=self._resolved(last, blocking_effect))
+        if not is_jump(last):
+            return self._straight(instructions)
+        block = self._straight(instructions[:-1])
+        condition = self._condition(last.guard)
+        targets = target_blocks(self.kernel, number_of, last) if last.root == "bra" else ()
+        return _Block(
+            effects=block.effects,
+            instructions=tuple(instructions),
+            jump=last,
+            condition=condition,
+            target=targets[0] if targets else -1,
+        )
+
+    def _condition(self, guard: Register | Negated | None) -> Callable[[Wave], Array] | None:
+        return None if guard is None else self.rows.reader(guard, np.bool_)
+
+    def _straight(self, instructions: Sequence[Instruction]) -> _Block:
+        kept = [instruction for instruction in instructions if not _is_empty(instruction)]
+        return _Block(effects=tuple(self._effect(instruction) for instruction in kept), instructions=tuple(kept))
+
+    def _effect(self, instruction: Instruction) -> Effect:
+        effect = self._resolved(instruction, _effect_of)
+        if instruction.guard is None:
+            return effect
+        condition = self.rows.reader(instruction.guard, np.bool_)
+
+        def guarded(wave: Wave) -> None:
+            holds, outer = condition(wave), wave.mask
+            mask = holds if outer is None else holds & outer
+            if not mask.any():
+                return
+            # The instruction may change its own predicate.
+            wave.mask = None if mask.all() else mask.copy()
+            try:
+                effect(wave)
+            finally:
+                wave.mask = outer
+
+        return guarded
+
+    def _resolved(self, instruction: Instruction, resolve: Callable[[Instruction, Rows], T]) -> T:
+        try:
+            return resolve(instruction, self.rows)
+        except CannotExecute as error:
+            raise CannotExecuteAt(error.what, instruction.location) from error
+
+
+def _is_empty(instruction: Instruction) -> bool:
+    return instruction.root in NO_EFFECT and instruction.words[:2] not in {
+        ("fence", "proxy"),
+        ("fence", "mbarrier_init"),
+    }
+
+
+def _effect_of(instruction: Instruction, rows: Rows) -> Effect:
+    for resolve in (lane_effect, access_effect, warp_effect, matrix_effect, copy_effect, tensor_memory_effect):
+        effect = resolve(instruction, rows)
+        if effect is not None:
+            return effect
+    raise CannotExecute(f"the PTX instruction {instruction.opcode}")
+
+
+@dataclass(frozen=True, slots=True)
+class Stuck:
+    """Threads that wait for ever, and at which instructions."""
+
+    waiting: tuple[tuple[Instruction, int, int], ...]
+    """Instruction, linear id of a CTA, and number of a warp there."""
+
+
+class Runner:
+    """Runs one wave to its end."""
+
+    def __init__(self, prepared: PreparedKernel, wave: Wave, step_limit: int) -> None:
+        self._prepared = prepared
+        self._wave = wave
+        self._barriers = Barriers(wave)
+        self._step_limit = step_limit
+        self._at = np.zeros(wave.size, np.int32)
+        self._state = np.zeros(wave.size, np.int8)
+        self._ran = np.zeros(wave.size, np.int64)
+        self._steps = 0
+
+    def run(self) -> Stuck | None:
+        """Execute all threads; return who waits for ever, if anyone does.
+
+        Raises:
+            CannotExecuteAt: an instruction cannot be executed with these operands.
+            TooManySteps: the wave does not end.
+        """
+        together: int | None = 0
+        while True:
+            if together is not None:
+                together = self._run_together(together)
+                if together is not None:
+                    continue
+            running = self._state == RUNNING
+            if not running.any():
+                if (self._state == ENDED).all():
+                    self._wave.asynchronous.finish(self._wave)
+                    return None
+                if not self._wake():
+                    return self._stuck()
+                continue
+            first = self._at[running]
+            if running.all() and (first == first[0]).all():
+                together = int(first[0])
+                continue
+            self._step(self._chosen(running), running)
+
+    def _chosen(self, running: Array) -> int:
+        self._steps += 1
+        if self._steps > self._step_limit:
+            raise TooManySteps(f"a kernel took {self._step_limit:,} steps")
+        if self._steps % FAIR_STEPS:
+            return int(self._at[running].min())
+        threads = np.flatnonzero(running)
+        return int(self._at[threads[self._ran[threads].argmin()]])
+
+    def _wake(self) -> bool:
+        """Let asynchronous work that somebody waits for land, and threads go on; False if nothing changes."""
+        woken = self._barriers.awake()
+        if woken is None and self._wave.asynchronous.land_next(self._wave):
+            woken = self._barriers.awake()
+            if woken is None:
+                return True
+        if woken is None:
+            return False
+        self._state[woken & (self._state == WAITING)] = RUNNING
+        return True
+
+    def _run_together(self, number: int) -> int | None:
+        """Run blocks from one that all threads are at; return the next one, None once threads part."""
+        wave = self._wave
+        while True:
+            self._steps += 1
+            if self._steps > self._step_limit:
+                raise TooManySteps(f"a kernel took {self._step_limit:,} steps")
+            block = self._prepared.blocks[number]
+            wave.mask = None
+            if block.blocking is not None:
+                passing = self._pass(block, number, np.ones(wave.size, np.bool_))
+                if not passing.all():
+                    return None
+                number += 1
+                continue
+            self._execute(block)
+            if block.jump is None:
+                number += 1
+                continue
+            if block.condition is None:
+                if block.target < 0:
+                    self._end(np.ones(wave.size, np.bool_))
+                    return None
+                number = block.target
+                continue
+            taken = block.condition(wave)
+            if taken.all():
+                if block.target < 0:
+                    self._end(taken)
+                    return None
+                number = block.target
+            elif not taken.any():
+                number += 1
+            else:
+                self._part(block, number, np.ones(wave.size, np.bool_), taken)
+                return None
+
+    def _step(self, number: int, running: Array) -> None:
+        """Run one block for the threads that are at it."""
+        wave, block = self._wave, self._prepared.blocks[number]
+        group = running & (self._at == number)
+        self._ran[group] = self._steps
+        if block.blocking is not None:
+            wave.mask = group
+            self._pass(block, number, group)
+            return
+        wave.mask = group
+        self._execute(block)
+        if block.jump is None:
+            self._at[group] = number + 1
+        elif block.condition is None:
+            self._jump(block, group)
+        else:
+            self._part(block, number, group, block.condition(wave) & group)
+
+    def _execute(self, block: _Block) -> None:
+        wave = self._wave
+        for at, effect in enumerate(block.effects):
+            try:
+                effect(wave)
+            except CannotExecuteAt:
+                raise
+            except CannotExecute as error:
+                raise CannotExecuteAt(error.what, block.instructions[at].location) from error
+
+    def _pass(self, block: _Block, number: int, group: Array) -> Array:
+        """Let threads reach a barrier; return those that go on."""
+        assert block.blocking is not None
+        (instruction,) = block.instructions
+        if instruction.guard is not None:
+            holds = self._prepared.rows.reader(instruction.guard, np.bool_)(self._wave)
+            skipping = group & ~holds
+            self._at[skipping] = number + 1
+            group = group & holds
+            if not group.any():
+                return skipping
+        else:
+            skipping = np.zeros_like(group)
+        passing = block.blocking(self._wave, self._barriers, group)
+        held = group & ~passing
+        self._at[group] = number + 1
+        retry = self._barriers.retries(instruction)
+        if retry:
+            self._at[held] = number
+        self._state[held] = WAITING
+        released = self._barriers.released()
+        if released is not None:
+            self._state[released & (self._state == WAITING)] = RUNNING
+            passing = passing | (group & (self._state == RUNNING))
+        return passing | skipping
+
+    def _part(self, block: _Block, number: int, group: Array, taken: Array) -> None:
+        self._at[group & ~taken] = number + 1
+        self._jump(block, taken)
+
+    def _jump(self, block: _Block, group: Array) -> None:
+        if block.target < 0:
+            self._end(group)
+        else:
+            self._at[group] = block.target
+
+    def _end(self, group: Array) -> None:
+        self._state[group] = ENDED
+        self._barriers.ended(group)
+
+    def _stuck(self) -> Stuck:
+        waiting: dict[int, tuple[Instruction, int, int]] = {}
+        wave = self._wave
+        for thread in np.flatnonzero(self._state == WAITING).tolist():
+            number = int(self._at[thread])
+            block = self._prepared.blocks[number]
+            if block.blocking is None:
+                number -= 1
+                block = self._prepared.blocks[number]
+            cta, own = divmod(thread, wave.shape.threads)
+            waiting.setdefault(number, (block.instructions[0], int(wave.ctas[cta]), own // 32))
+        return Stuck(tuple(waiting.values()))
+
+
+class TooManySteps(CannotExecute):
+    """A wave does not come to an end."""
