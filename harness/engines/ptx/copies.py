@@ -4,15 +4,16 @@ Work lands as late as the waits of the kernel allow: a copy of `cp.async` at the
 thread can run without it.  So a wait that is missing shows as old data, every time.
 """
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 import numpy as np
 
-from harness.engines.ptx.accesses import Access, load_lanes
+from harness.engines.ptx.accesses import Access, load_lanes, report
 from harness.engines.ptx.barriers import arrival
 from harness.engines.ptx.bulk_copies import bulk_effect
+from harness.engines.ptx.groups import WorkGroups
 from harness.engines.ptx.ir import Immediate, Instruction, Register
 from harness.engines.ptx.memory_barriers import memory_barrier_effect
 from harness.engines.ptx.warpgroups import warpgroup_effect
@@ -21,6 +22,13 @@ from harness.errors import CannotExecute
 
 if TYPE_CHECKING:
     from harness.engines.ptx.barriers import Barriers
+
+
+@runtime_checkable
+class Copied(Protocol):
+    """Work that hears of copies of registers."""
+
+    def copied(self, source: Register, destination: Register) -> None: ...
 
 
 class Pending(Protocol):
@@ -53,15 +61,6 @@ class _Copy:
 
 
 @dataclass(slots=True)
-class _Group:
-    """The copies that threads committed together."""
-
-    threads: Array
-    copies: list[_Copy]
-    landed: Array
-
-
-@dataclass(slots=True)
 class _Arrival:
     """Threads arrive at an mbarrier when their copies have landed."""
 
@@ -70,7 +69,7 @@ class _Arrival:
 
     def land(self, wave: Wave) -> None:
         outer, wave.mask = wave.mask, self.threads
-        wave.asynchronous.wait(wave, 0)
+        wave.asynchronous.copies.wait(wave, 0)
         wave.mask = outer
         barriers = wave.asynchronous.barriers
         wave.asynchronous.arrived(wave, self.threads, self.barrier)
@@ -84,50 +83,20 @@ class AsyncWork:
     barriers: "Barriers"
 
     def __init__(self, seed: int = 0) -> None:
-        self._open: list[_Copy] = []
-        self._groups: list[_Group] = []
-        self._draws = np.random.default_rng(seed)
+        self.copies = WorkGroups()
+        """Copies of `cp.async`."""
+        self.products = WorkGroups()
+        """Products of `wgmma`."""
+        self.stores = WorkGroups()
+        """Bulk copies from shared to global memory."""
         self.bulk: list[Pending] = []
-        """Copies and products that complete an mbarrier."""
-        self.products: list[Pending] = []
-        """Products of warpgroups."""
-        self.on_copied: Callable[[Wave, Register, Register], None] | None = None
-
-    # --- cp.async ---
-
-    def issue(self, copy: _Copy) -> None:
-        self._open.append(copy)
-
-    def commit(self, wave: Wave) -> None:
-        threads = np.ones(wave.size, np.bool_) if wave.mask is None else wave.mask.copy()
-        self._groups.append(_Group(threads, self._open, np.zeros(wave.size, np.bool_)))
-        self._open = []
-
-    def wait(self, wave: Wave, pending: int) -> None:
-        """Land all groups but the last `pending` ones of each thread."""
-        threads = np.ones(wave.size, np.bool_) if wave.mask is None else wave.mask
-        count = np.zeros(wave.size, np.int32)
-        due: list[tuple[_Group, Array]] = []
-        for group in reversed(self._groups):
-            member = group.threads & threads
-            landing = member & (count >= pending) & ~group.landed
-            count += member
-            if landing.any():
-                due.append((group, landing))
-        for group, landing in reversed(due):
-            for copy in group.copies:
-                copy.land(wave, landing)
-            group.landed |= landing
-        self._groups = [group for group in self._groups if not (group.landed | ~group.threads).all()]
-
-    def wait_all(self, wave: Wave) -> None:
-        self.commit(wave)
-        self.wait(wave, 0)
+        """Work that completes an mbarrier."""
+        self._draws = np.random.default_rng(seed)
 
     def arrive_with_copies(self, wave: Wave, threads: Array, barrier: tuple[int, int]) -> None:
         """Let threads arrive at an mbarrier once their copies so far have landed."""
         outer, wave.mask = wave.mask, threads
-        self.commit(wave)
+        self.copies.commit(wave)
         wave.mask = outer
         self.bulk.append(_Arrival(threads, barrier))
 
@@ -148,8 +117,33 @@ class AsyncWork:
 
     def copied(self, wave: Wave, source: Register, destination: Register) -> None:
         """A register is copied, which may be the result of a product that has not landed."""
-        if self.on_copied is not None:
-            self.on_copied(wave, source, destination)
+        del wave
+        for work in self.products.works:
+            if isinstance(work, Copied):
+                work.copied(source, destination)
+
+    def read_tile(
+        self, wave: Wave, instruction: Instruction, threads: Array, addresses: Array, size_bytes: int, issued: object
+    ) -> Array:
+        """Return the elements that asynchronous work reads from shared memory.
+
+        Args:
+            wave: the wave.
+            instruction: the one that issued the work.
+            threads: for each tile a thread that issued it.
+            addresses: for each tile the addresses of its elements.
+            size_bytes: the bytes of an element.
+            issued: what `snapshot` returned at the issue.
+        """
+        del issued
+        shared = wave.memories.shared
+        ctas = wave.cta[threads].reshape(-1, *(1,) * (addresses.ndim - 1))
+        places, outside = shared.offsets(addresses, np.broadcast_to(ctas, addresses.shape), size_bytes)
+        if outside is not None:
+            report(wave, instruction, "outside shared memory", int(threads[0]), f"of {shared.size_bytes} bytes")
+            places = np.where(outside, 0, places)
+        dtype = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}[size_bytes]
+        return shared.view(dtype)[places // size_bytes]
 
     # --- the shadow of shared memory; the default sees nothing ---
 
@@ -218,16 +212,21 @@ def _no_wait(instruction: Instruction, rows: Rows) -> Effect:
 def _cp_async(instruction: Instruction, rows: Rows) -> Effect:
     words = instruction.words
     if "commit_group" in words:
-        return lambda wave: wave.asynchronous.commit(wave)
+        return lambda wave: wave.asynchronous.copies.commit(wave)
     if "wait_group" in words:
         (count,) = instruction.operands
         assert isinstance(count, Immediate)
-        return lambda wave: wave.asynchronous.wait(wave, count.value)
+        return lambda wave: wave.asynchronous.copies.wait(wave, count.value)
     if "wait_all" in words:
-        return lambda wave: wave.asynchronous.wait_all(wave)
+        return _wait_for_all
     if "mbarrier" in words:
         return memory_barrier_effect(instruction, rows)
     return _copy(instruction, rows)
+
+
+def _wait_for_all(wave: Wave) -> None:
+    wave.asynchronous.copies.commit(wave)
+    wave.asynchronous.copies.wait(wave, 0)
 
 
 def _copy(instruction: Instruction, rows: Rows) -> Effect:
@@ -253,7 +252,7 @@ def _copy(instruction: Instruction, rows: Rows) -> Effect:
         if outside is not None:
             raise CannotExecute(f"{instruction.opcode} outside shared memory")
         copy = _Copy(instruction, active, places, content, wave.asynchronous.snapshot(wave))
-        wave.asynchronous.issue(copy)
+        wave.asynchronous.copies.issue(copy)
 
     return effect
 
@@ -275,6 +274,3 @@ def _fill(
         lanes = np.flatnonzero(sizes > number)
         if len(lanes):
             content[lanes, number] = load_lanes(wave, byte, active[lanes], addresses[lanes] + number)
-
-
-__all__ = ["AsyncWork", "Pending", "copy_effect", "field"]
