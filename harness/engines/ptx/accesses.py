@@ -340,8 +340,16 @@ def _swap(old: Array, values: Sequence[Array]) -> Array:
 
 
 def _update(instruction: Instruction) -> Callable[[Array, Sequence[Array]], Array]:
-    kind = instruction.kind
     operation = next((word for word in instruction.words if word in _OPERATIONS), "")
+    return update_of(operation, instruction.kind, instruction)
+
+
+def update_of(operation: str, kind: str, instruction: Instruction) -> Callable[[Array, Sequence[Array]], Array]:
+    """Return what an atomic operation does to the bits of elements of a type.
+
+    Raises:
+        CannotExecute: the operation is not known.
+    """
     if not operation:
         raise CannotExecute(f"the PTX instruction {instruction.opcode}")
     compute = _OPERATIONS[operation]

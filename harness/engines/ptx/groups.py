@@ -1,0 +1,66 @@
+"""Groups of asynchronous work that threads commit together, and wait for by the number of groups that may be left."""
+
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import numpy as np
+
+from harness.engines.ptx.wave import Array, Wave
+
+
+class GroupWork(Protocol):
+    """Work of some threads."""
+
+    def land(self, wave: Wave, landing: Array) -> None:
+        """Take effect for the threads of a mask."""
+        ...
+
+
+@dataclass(slots=True)
+class _Group:
+    threads: Array
+    works: list[GroupWork]
+    landed: Array
+
+
+@dataclass(slots=True)
+class WorkGroups:
+    """The groups of one kind of work: copies, products, or bulk stores."""
+
+    _open: list[GroupWork] = field(default_factory=list[GroupWork])
+    _groups: list[_Group] = field(default_factory=list[_Group])
+
+    def issue(self, work: GroupWork) -> None:
+        self._open.append(work)
+
+    def commit(self, wave: Wave) -> None:
+        """The active threads put their work since the last commit into a group."""
+        self._groups.append(_Group(threads_of(wave), self._open, np.zeros(wave.size, np.bool_)))
+        self._open = []
+
+    def wait(self, wave: Wave, pending: int) -> None:
+        """Land all groups but the last `pending` ones of each active thread."""
+        threads = threads_of(wave)
+        count = np.zeros(wave.size, np.int32)
+        due: list[tuple[_Group, Array]] = []
+        for group in reversed(self._groups):
+            member = group.threads & threads
+            landing = member & (count >= pending) & ~group.landed
+            count += member
+            if landing.any():
+                due.append((group, landing))
+        for group, landing in reversed(due):
+            for work in group.works:
+                work.land(wave, landing)
+            group.landed |= landing
+        self._groups = [group for group in self._groups if not (group.landed | ~group.threads).all()]
+
+    @property
+    def works(self) -> list[GroupWork]:
+        """All work that may not have landed, in the order of its issue."""
+        return [*(work for group in self._groups for work in group.works), *self._open]
+
+
+def threads_of(wave: Wave) -> Array:
+    """Return the mask of the active threads, as a copy."""
+    return np.ones(wave.size, np.bool_) if wave.mask is None else wave.mask.copy()

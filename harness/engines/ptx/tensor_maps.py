@@ -1,0 +1,134 @@
+"""Tensor maps: the 128 bytes by which a bulk copy knows a tensor, in an encoding of the harness' own.
+
+Kernels build a map in shared memory field by field (`tensormap.replace`), or get one that host code made.  A GPU keeps
+its own encoding secret, and no kernel reads it.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from harness.engines.ptx.wave import Array
+
+MAP_BYTES = 128
+RANKS = 5
+LAYOUT = np.dtype(
+    [
+        ("global_address", np.uint64),
+        ("rank", np.uint8),
+        ("elemtype", np.uint8),
+        ("interleave_layout", np.uint8),
+        ("swizzle_mode", np.uint8),
+        ("fill_mode", np.uint8),
+        ("swizzle_atomicity", np.uint8),
+        ("spare", np.uint16),
+        ("box_dim", np.uint32, RANKS),
+        ("global_dim", np.uint32, RANKS),
+        ("global_stride", np.uint64, RANKS - 1),
+        ("element_stride", np.uint8, 8),
+    ]
+)
+ELEMENT_BYTES = (1, 2, 4, 4, 8, 8, 2, 4, 4, 8, 2, 4, 4)
+"""By number of the element type."""
+ELEMENT_KINDS = {6: "f16", 7: "f32", 8: "f32", 9: "f64", 10: "bf16", 11: "f32", 12: "f32"}
+"""By number of a floating-point type, its name in instructions."""
+SWIZZLE_BYTES = (0, 32, 64, 128)
+TYPE_NUMBERS = {
+    "uint8": 0,
+    "int8": 0,
+    "bool": 0,
+    "float8_e4m3fn": 0,
+    "float8_e5m2": 0,
+    "uint16": 1,
+    "int16": 1,
+    "uint32": 2,
+    "int32": 3,
+    "uint64": 4,
+    "int64": 5,
+    "float16": 6,
+    "float32": 7,
+    "float64": 9,
+    "bfloat16": 10,
+}
+"""By the name of a torch type."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TensorMap:
+    """What a bulk copy needs to know; the innermost axis comes first."""
+
+    address: int
+    element_bytes: int
+    kind: str
+    """The floating-point type; empty for integers."""
+    extents: tuple[int, ...]
+    strides: tuple[int, ...]
+    """In bytes; that of the innermost axis is the size of an element."""
+    box: tuple[int, ...]
+    swizzle: int
+    """The bytes of a row that a swizzle permutes; 0 for none."""
+    fills_with_nan: bool
+
+    @classmethod
+    def decode(cls, content: Array) -> "TensorMap":
+        """Read a map from its bytes.
+
+        Raises:
+            ValueError: the fields describe no tensor.
+        """
+        fields: Any = np.ascontiguousarray(content[: LAYOUT.itemsize]).view(LAYOUT)[0]
+        rank, kind = int(fields["rank"]) + 1, int(fields["elemtype"])
+        if rank > RANKS or kind >= len(ELEMENT_BYTES) or int(fields["swizzle_mode"]) >= len(SWIZZLE_BYTES):
+            raise ValueError("the bytes are no tensor map")
+        size = ELEMENT_BYTES[kind]
+        return cls(
+            address=int(fields["global_address"]),
+            element_bytes=size,
+            kind=ELEMENT_KINDS.get(kind, ""),
+            extents=tuple(map(int, fields["global_dim"][:rank])),
+            strides=(size, *map(int, fields["global_stride"][: rank - 1])),
+            box=tuple(map(int, fields["box_dim"][:rank])),
+            swizzle=SWIZZLE_BYTES[int(fields["swizzle_mode"])],
+            fills_with_nan=bool(fields["fill_mode"]),
+        )
+
+    @property
+    def box_bytes(self) -> int:
+        return int(np.prod(self.box)) * self.element_bytes
+
+    def box_offsets(self) -> Array:
+        """Return for each element of a box its offset in a tile without a swizzle, with the innermost axis last."""
+        return np.arange(int(np.prod(self.box))).reshape(self.box[::-1]) * self.element_bytes
+
+    def places(self, first: tuple[int, ...], rows: tuple[int, ...] = ()) -> tuple[Array, Array]:
+        """Return the global addresses of a box's elements, and whether each lies in the tensor.
+
+        Args:
+            first: the coordinates of the box's first element.
+            rows: of a gather, the coordinate along the second axis of each row of the box.
+        """
+        shape = self.box[::-1]
+        address = np.full(shape, self.address, np.int64)
+        inside = np.ones(shape, np.bool_)
+        rank = len(shape)
+        for axis, (begin, extent, stride) in enumerate(zip(first, self.extents, self.strides, strict=True)):
+            at = np.array(rows) if rows and axis == 1 else begin + np.arange(self.box[axis])
+            at = at.reshape(-1, *(1,) * axis) if axis < rank else at
+            address = address + at * stride
+            inside = inside & (at >= 0) & (at < extent)
+        return address, inside
+
+
+def encode(
+    *, address: int, kind: int, extents: list[int], strides: list[int], box: list[int], swizzle: int, nan: bool
+) -> bytes:
+    """Return the bytes of a map; extents, strides in bytes and box have the innermost axis first."""
+    fields: Any = np.zeros(1, LAYOUT)
+    item = fields[0]
+    item["global_address"], item["rank"], item["elemtype"] = address, len(extents) - 1, kind
+    item["swizzle_mode"], item["fill_mode"] = SWIZZLE_BYTES.index(swizzle), nan
+    item["global_dim"][: len(extents)] = extents
+    item["box_dim"][: len(box)] = box
+    item["global_stride"][: len(strides) - 1] = strides[1:]
+    return fields.tobytes().ljust(MAP_BYTES, b"\0")
