@@ -54,6 +54,13 @@ VIRTUAL = EngineTraits(
     checks_tuning=True,
     runs_commands=True,
 )
+PTX = EngineTraits(
+    name="ptx",
+    factory="harness.engines.ptx.engine:PtxEngine",
+    place="the PTX that Triton compiles, executed on the CPU",
+    has_provenance=True,
+    runs_commands=True,
+)
 CUDA = EngineTraits(
     name="cuda",
     factory="harness.engines.cuda.engine:CudaEngine",
@@ -71,10 +78,18 @@ COMPARISON = EngineTraits(
     has_provenance=True,
     has_exact_runs=True,
 )
+PTX_COMPARISON = EngineTraits(
+    name="virtual,ptx",
+    factory="harness.engines.ptx.comparison:PtxComparisonEngine",
+    place="each launch as TTIR and as PTX",
+    aliases=("ptx,virtual",),
+    has_provenance=True,
+    has_exact_runs=True,
+)
 COMPILE_AHEAD = EngineTraits(name="ahead", factory="harness.compiling.compile_ahead_engine:CompileAheadEngine")
 """Compiles for `CUDA` in other processes.  It launches nothing, so no case is checked there."""
 
-ENGINES = (VIRTUAL, CUDA, COMPARISON)
+ENGINES = (VIRTUAL, PTX, CUDA, COMPARISON, PTX_COMPARISON)
 """The engines that a user can choose by name; the first is the usual one."""
 _BY_NAME = {engine.name: engine for engine in ENGINES}
 

@@ -421,6 +421,29 @@ class ScratchFault:
     """For a load the program that loads; for a store the program whose part is overwritten."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompiledFlaw:
+    """Something that the compiled kernel does and no right one does: a race in shared memory, a misaligned access."""
+
+    kind: str
+    """`race`, `misaligned`, …; the oracle that judges it knows the kinds."""
+    site: AccessSite
+    """The line that the instruction was made for; its argument is empty."""
+    opcode: str
+    text: str
+    """What was seen, for example an address."""
+    count: int
+    """How often it was seen."""
+    program: int
+    """The linear id of the first program."""
+    warp: int
+    """The warp of the program."""
+    earlier: Source | None = None
+    """The line of the earlier instruction, if two conflict."""
+    earlier_opcode: str = ""
+    earlier_warp: int = -1
+
+
 MemoryEvent = (
     Overlap
     | OrderDependence
@@ -436,6 +459,7 @@ MemoryEvent = (
     | NarrowAtomic
     | Trampled
     | ScratchFault
+    | CompiledFlaw
 )
 
 

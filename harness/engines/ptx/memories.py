@@ -4,7 +4,7 @@ Global memory is a set of regions with gaps between them.  A pointer keeps no pr
 that bounds are known of: an address between two regions belongs to nothing.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,6 +15,8 @@ from harness.engines.ptx.wave import Array
 
 REGION_SPACING = 1 << 36
 """The distance of the first bytes of two regions."""
+MOST_FOUND = 4096
+"""The storages that one access may find by addresses."""
 SHARED_WINDOW = 1 << 56
 LOCAL_WINDOW = 1 << 57
 PARAMETER_WINDOW = 1 << 58
@@ -67,6 +69,8 @@ class GlobalMemory:
 
     def __init__(self) -> None:
         self.regions: list[Region] = []
+        self.find: Callable[[int], bool] = lambda address: False  # noqa: ARG005 - the default finds nothing
+        """Adds the region that holds an address of this process; returns False if there is none."""
         self._bases = np.zeros(0, np.int64)
 
     def add(self, name: str, content: Array, number: int = -1, address: int = 0) -> Region:
@@ -90,6 +94,7 @@ class GlobalMemory:
         return self._split(addresses, size_bytes)
 
     def _split(self, addresses: Array, size_bytes: int) -> tuple[list[Part], Array | None]:
+        self._find_missing(addresses, size_bytes)
         which = np.searchsorted(self._bases, addresses, side="right") - 1
         stray = np.ones(len(addresses), np.bool_)
         parts: list[Part] = []
@@ -101,6 +106,19 @@ class GlobalMemory:
                 parts.append(Part(region=region, lanes=np.flatnonzero(inside), offsets=offsets[inside]))
                 stray &= ~inside
         return parts, stray if stray.any() else None
+
+
+    def _find_missing(self, addresses: Array, size_bytes: int) -> None:
+        """Add regions for addresses that the kernel has read from memory."""
+        for _ in range(MOST_FOUND):
+            which = np.searchsorted(self._bases, addresses, side="right") - 1
+            ends = np.array([region.address + region.size_bytes for region in self.regions], np.int64)
+            missing = (which < 0) | (addresses + size_bytes > ends[which]) if len(ends) else np.ones(len(addresses), np.bool_)
+            # Addresses near a region are beyond its end.
+            near = (which >= 0) & (addresses - self._bases[which] < REGION_SPACING) if len(ends) else ~missing
+            candidates = addresses[missing & ~near]
+            if not len(candidates) or not self.find(int(candidates[0])):
+                return
 
 
 class SharedMemory:

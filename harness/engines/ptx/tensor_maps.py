@@ -34,24 +34,6 @@ ELEMENT_BYTES = (1, 2, 4, 4, 8, 8, 2, 4, 4, 8, 2, 4, 4)
 ELEMENT_KINDS = {6: "f16", 7: "f32", 8: "f32", 9: "f64", 10: "bf16", 11: "f32", 12: "f32"}
 """By number of a floating-point type, its name in instructions."""
 SWIZZLE_BYTES = (0, 32, 64, 128)
-TYPE_NUMBERS = {
-    "uint8": 0,
-    "int8": 0,
-    "bool": 0,
-    "float8_e4m3fn": 0,
-    "float8_e5m2": 0,
-    "uint16": 1,
-    "int16": 1,
-    "uint32": 2,
-    "int32": 3,
-    "uint64": 4,
-    "int64": 5,
-    "float16": 6,
-    "float32": 7,
-    "float64": 9,
-    "bfloat16": 10,
-}
-"""By the name of a torch type."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

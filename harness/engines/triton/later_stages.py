@@ -4,6 +4,7 @@ The virtual GPU leaves these stages out.  Here they run for one kernel: to measu
 or because the program under test asks for `kernel.asm["ptx"]`.
 """
 
+import json
 import tempfile
 from collections.abc import Generator, Mapping, MutableMapping
 from contextlib import contextmanager
@@ -29,6 +30,9 @@ LAST_TEXT = "ptx"
 FIRST_STAGES = ("ttir", "ttgir")
 """The last text of a kernel here: Gluon's begin as TTGIR."""
 LATER_STAGES = ("ttgir", "llir", LAST_TEXT)
+EXECUTABLE = "executable"
+"""The stage that `compile_to_executable` compiles to, as other processes name it."""
+EXECUTABLE_FACTS = ("num_warps", "num_ctas", "tensordesc_meta")
 NOT_COMPILED: Mapping[str, int] = {
     "shared": 0,
     "tmem_size": 0,
@@ -74,10 +78,12 @@ def compile_to_cubin(ttir: str, arch: int, options: Mapping[str, Any]) -> Compil
 
 
 def compile_to_stage(ttir: str, stage: str, arch: int, options: Mapping[str, Any]) -> str:
-    """Compile a TTIR text no further than to a stage, `ttgir` or `ptx`, and return that text.
+    """Compile a TTIR text no further than to a stage, `ttgir`, `ptx` or `executable`, and return that text.
 
     Exceptions of Triton pass through.
     """
+    if stage == EXECUTABLE:
+        return compile_to_executable(ttir, arch, options)
     if has_layouts(ttir) and stage == "ttgir":
         return ttir
     with whole_pipeline(partial(_cut_after, stage)), knobs.compilation.scope():
@@ -85,6 +91,20 @@ def compile_to_stage(ttir: str, stage: str, arch: int, options: Mapping[str, Any
         knobs.compilation.listener = None  # `on_compile` is about front ends
         # Up to Triton 3.8 the cut is no part of the cache's key, but the text is.
         return _compile(f"{ttir}\n// {stage}\n", target(arch, 32), options).asm[stage]
+
+
+def compile_to_executable(ttir: str, arch: int, options: Mapping[str, Any]) -> str:
+    """Compile a TTIR text to PTX, and return that as JSON with what a launch of it needs to know.
+
+    Exceptions of Triton pass through.
+    """
+    with whole_pipeline(partial(_cut_after, LAST_TEXT)), knobs.compilation.scope():
+        knobs.compilation.disable_line_info = False
+        knobs.compilation.listener = None
+        compiled = _compile(f"{ttir}\n// {LAST_TEXT}\n", target(arch, 32), options)
+    metadata = compiled.metadata._asdict()
+    facts = {name: metadata.get(name) for name in (*EXECUTABLE_FACTS, *NOT_COMPILED)}
+    return json.dumps({"ptx": compiled.asm[LAST_TEXT], **facts})
 
 
 def _cut_after(

@@ -55,6 +55,8 @@ class VirtualEngine:
     traits = VIRTUAL
     reruns: frozenset[Rerun] = frozenset(Rerun)
     """The reruns that the engine serves."""
+    make_launches: type[Launches] = Launches
+    """What executes the launches."""
 
     def __init__(
         self,
@@ -106,7 +108,7 @@ class VirtualEngine:
         """Make Triton and torch see the device, and cut the compiler's pipeline after TTIR.  Reads the environment."""
         from harness.engines.torch.torch_emulation import emulate_torch  # noqa: PLC0415 - it changes torch for good
 
-        self._launches = Launches(
+        self._launches = self.make_launches(
             device=device,
             chosen=lambda: self._chooser.chosen,
             poison_of=self._fresh.poison_of,

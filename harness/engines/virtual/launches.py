@@ -37,7 +37,7 @@ from harness.engines.ttir.parser import parse
 from harness.engines.ttir.waiting_kernels import may_wait
 from harness.engines.virtual.binding import Binding, exact_scalar, scalar
 from harness.engines.virtual.engine_settings import STEP_LIMIT_VARIABLE, EngineSettings
-from harness.engines.virtual.executors import choose_executor
+from harness.engines.virtual.executors import Executor, choose_executor
 from harness.engines.virtual.grid import LaunchGrid, program_ids
 from harness.engines.virtual.machine import (
     CannotExecuteAt,
@@ -177,7 +177,7 @@ class Launches:
         self._poison_of = lambda address: self._scratch_poison.get(address) or poison_of(address)
         self._compile_now = compile_now
         self.settings = settings
-        self._compiled_kernels: dict[tuple[str, ...], _Compiled] = {}
+        self._compiled_kernels: dict[tuple[str, ...], Compiled] = {}
 
     @contextmanager
     def exactly(self, memory: ExactMemory, growth: RoundingGrowth | None) -> Generator[None]:
@@ -225,7 +225,7 @@ class Launches:
 
     # --- scratch memory ---
 
-    def _execute_with_scratch(self, compiled: "_Compiled", request: LaunchRequest, size_bytes: int) -> None:
+    def _execute_with_scratch(self, compiled: "Compiled", request: LaunchRequest, size_bytes: int) -> None:
         case, asked = self.case_launches, self._scratch_request(compiled, request, size_bytes)
         scratch = allocated(
             asked,
@@ -244,7 +244,7 @@ class Launches:
             reads = (event for event in case.memory[before:] if isinstance(event, UninitialisedRead))
             case.memory += tuple(scratch.accesses(reads))
 
-    def _scratch_request(self, compiled: "_Compiled", request: LaunchRequest, size_bytes: int) -> ScratchRequest:
+    def _scratch_request(self, compiled: "Compiled", request: LaunchRequest, size_bytes: int) -> ScratchRequest:
         site = AccessSite(
             kernel=request.source.fn.__name__,
             launch=len(self.case_launches.launches) - 1,
@@ -260,14 +260,14 @@ class Launches:
 
     # --- kernels ---
 
-    def _compiled(self, request: LaunchRequest) -> "_Compiled":
+    def _compiled(self, request: LaunchRequest) -> "Compiled":
         options = options_of(request.metadata)
         # A string caches its hash, so the long text as a key costs no more than a short one.
         key = (request.ttir, *map(str, options.values()))
         if key not in self._compiled_kernels:
             began = time.perf_counter()
             facts = read_kernel_facts(request.ttir, self.device.arch, options)
-            compiled = _Compiled(facts, self._thread_check(request.ttir, facts), may_wait=may_wait(facts.module))
+            compiled = Compiled(facts, self._thread_check(request.ttir, facts), may_wait=may_wait(facts.module))
             self.case_launches.add_seconds("parse", time.perf_counter() - began)
             if any(operation.name in SCRATCH_OPERATIONS for operation in facts.module.kernel.body.all_operations()):
                 resources = self._compile_now(request.ttir, options)
@@ -306,11 +306,11 @@ class Launches:
             draft.rename(path)
 
     @staticmethod
-    def _scratch_bytes(compiled: "_Compiled", request: LaunchRequest) -> int:
+    def _scratch_bytes(compiled: "Compiled", request: LaunchRequest) -> int:
         x, y, z = request.grid
         return x * y * z * getattr(request.metadata, "num_ctas", 1) * compiled.scratch_bytes_per_program
 
-    def _occupancy(self, compiled: "_Compiled", request: LaunchRequest) -> Occupancy:
+    def _occupancy(self, compiled: "Compiled", request: LaunchRequest) -> Occupancy:
         if compiled.occupancy is None:
             resources = self._compile_now(request.ttir, compiled.facts.options)
             threads = request.metadata.num_warps * self.device.warp_size
@@ -320,7 +320,7 @@ class Launches:
 
     # --- executing ---
 
-    def _execute(self, compiled: "_Compiled", request: LaunchRequest) -> None:
+    def _execute(self, compiled: "Compiled", request: LaunchRequest) -> None:
         case = self.case_launches
         grid = LaunchGrid(*request.grid)
         # CUDA refuses such a grid, so no program runs.  The ids of a sample would be ids that no GPU program has.
@@ -342,7 +342,7 @@ class Launches:
         try:
             if getattr(request.metadata, "launch_cooperative_grid", False):
                 resident.check_cooperative()
-            outcome = choose_executor(resident, events, self.native).run()
+            outcome = self._executor(compiled, request, resident, events).run()
             case.launches[-1] = replace(case.launches[-1], executor=outcome.executor, cut=outcome.was_cut)
             if steering is not None:
                 steering.mark_results(launch, is_whole=not outcome.was_cut and len(launch.ids) == grid.programs)
@@ -358,6 +358,13 @@ class Launches:
             raise stuck_error(case.deadlocked)
         _end_watched(watched, launch)
 
+    def _executor(
+        self, compiled: "Compiled", request: LaunchRequest, resident: ResidentLaunch, events: EventCollector
+    ) -> Executor:
+        """Return what executes one launch."""
+        del compiled, request
+        return choose_executor(resident, events, self.native)
+
     def _thread_check(self, ttir: str, facts: KernelFacts) -> ThreadRaceCheck:
         options = {name: value for name, value in facts.options.items() if value is not None}
 
@@ -366,7 +373,7 @@ class Launches:
 
         return ThreadRaceCheck(facts.module, ttir, facts.options["num_warps"], compile_to)
 
-    def _check_threads(self, compiled: "_Compiled", launch: PreparedLaunch) -> float:
+    def _check_threads(self, compiled: "Compiled", launch: PreparedLaunch) -> float:
         """Look for races between the threads of a program, before the launch changes memory; return the seconds."""
         case, build = self.case_launches, compiled.facts.build
         if not case.checks_threads or launch.is_exact or launch.is_oversized:
@@ -383,7 +390,7 @@ class Launches:
         case.add_seconds("threads", seconds)
         return seconds
 
-    def _prepare(self, compiled: "_Compiled", request: LaunchRequest, grid: LaunchGrid) -> PreparedLaunch:
+    def _prepare(self, compiled: "Compiled", request: LaunchRequest, grid: LaunchGrid) -> PreparedLaunch:
         case = self.case_launches
         module = compiled.facts.module
         arguments = dict(zip(request.source.fn.arg_names, request.arguments, strict=False))
@@ -471,7 +478,7 @@ class _Steering:
 
 
 @dataclass(slots=True)
-class _Compiled:
+class Compiled:
     """One kernel, compiled to TTIR with one set of options."""
 
     facts: KernelFacts

@@ -1,0 +1,104 @@
+"""The PTX of kernels: compiled once from TTIR, kept in memory and in the folder of builds."""
+
+import json
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from harness.engines.ptx.ir import PtxKernel
+from harness.engines.ptx.machine import PreparedKernel
+from harness.engines.ptx.parser import parse
+from harness.engines.triton.later_stages import EXECUTABLE
+from harness.engines.triton.stage_process import compiled_text
+from harness.errors import CannotExecute
+
+SUFFIX = ".ptx"
+"""The suffix of a build's PTX in the folder of builds."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PtxBuild:
+    """One kernel as PTX, with what a launch of it needs to know."""
+
+    text: str
+    shared_bytes: int
+    """The shared memory that the launch gives to each CTA."""
+    scratch_bytes: int
+    """The scratch memory of a CTA."""
+    num_ctas: int
+    """The CTAs of a cluster, which execute one program together."""
+    tensor_maps: Sequence[Mapping[str, Any]]
+    """What Triton knows of each descriptor argument made by host code."""
+
+    @classmethod
+    def of(cls, content: str) -> "PtxBuild":
+        """Read what `compile_to_executable` returns."""
+        facts = json.loads(content)
+        return cls(
+            text=facts["ptx"],
+            shared_bytes=int(facts["shared"] or 0),
+            scratch_bytes=int(facts["global_scratch_size"] or 0),
+            num_ctas=int(facts["num_ctas"] or 1),
+            tensor_maps=facts["tensordesc_meta"] or (),
+        )
+
+    @cached_property
+    def kernel(self) -> PtxKernel:
+        """The parsed kernel.
+
+        Raises:
+            CannotExecute: the text cannot be read.
+        """
+        return parse(self.text)
+
+    @cached_property
+    def prepared(self) -> PreparedKernel:
+        """The kernel, ready to execute.
+
+        Raises:
+            CannotExecuteAt: an instruction is not known.
+        """
+        return PreparedKernel(self.kernel)
+
+
+class PtxBuilds:
+    """Compiles kernels to PTX."""
+
+    def __init__(self, folder: Path | None) -> None:
+        """`folder` keeps what is compiled; None to keep nothing."""
+        self._folder = folder
+        self._known: dict[str, PtxBuild] = {}
+        self.seconds = 0.0
+        """The seconds that compiling took so far."""
+
+    def of(self, digest: str, ttir: str, arch: int, options: Mapping[str, Any]) -> PtxBuild:
+        """Return the PTX of a kernel.
+
+        Raises:
+            CannotExecute: the kernel does not compile.
+        """
+        if digest not in self._known:
+            began = time.perf_counter()
+            self._known[digest] = self._read(digest) or self._compile(digest, ttir, arch, options)
+            self.seconds += time.perf_counter() - began
+        return self._known[digest]
+
+    def _read(self, digest: str) -> PtxBuild | None:
+        path = None if self._folder is None else self._folder / f"{digest}{SUFFIX}"
+        return PtxBuild.of(path.read_text()) if path is not None and path.exists() else None
+
+    def _compile(self, digest: str, ttir: str, arch: int, options: Mapping[str, Any]) -> PtxBuild:
+        given = {name: value for name, value in options.items() if value is not None}
+        try:
+            content = compiled_text(ttir, EXECUTABLE, arch, given)
+        except RuntimeError as error:
+            raise CannotExecute(f"a kernel without PTX: {error}") from None
+        if self._folder is not None:
+            self._folder.mkdir(parents=True, exist_ok=True)
+            draft = self._folder / f"{digest}.{time.monotonic_ns()}"
+            draft.write_text(content)
+            draft.rename(self._folder / f"{digest}{SUFFIX}")
+        return PtxBuild.of(content)

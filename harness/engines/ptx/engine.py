@@ -1,0 +1,52 @@
+"""The PTX engine: runs cases in this process, and executes what Triton's compiler made of each kernel."""
+
+from typing import Any
+
+from harness.engines.ptx.builds import PtxBuilds
+from harness.engines.ptx.executor import PtxExecutor
+from harness.engines.triton.driver import LaunchRequest
+from harness.engines.virtual.engine import VirtualEngine
+from harness.engines.virtual.executors import Executor
+from harness.engines.virtual.launches import Compiled, Launches
+from harness.engines.virtual.memory.events import EventCollector
+from harness.engines.virtual.synchronisation.residency import ResidentLaunch
+from harness.errors import CannotExecute
+from harness.execution.reruns import Rerun
+from harness.model.engine_traits import PTX
+
+
+class PtxLaunches(Launches):
+    """The launch handler of the PTX engine."""
+
+    def __init__(self, **parts: Any) -> None:
+        super().__init__(**parts)
+        self.builds = PtxBuilds(self.settings.builds)
+
+    def _executor(
+        self, compiled: Compiled, request: LaunchRequest, resident: ResidentLaunch, events: EventCollector
+    ) -> Executor:
+        launch = resident.launch
+        if launch.is_exact:
+            return super()._executor(compiled, request, resident, events)
+        if launch.is_oversized:
+            raise CannotExecute("an oversized case on the PTX machine")
+        case, before = self.case_launches, self.builds.seconds
+        build = self.builds.of(compiled.facts.build, request.ttir, self.device.arch, compiled.facts.options)
+        case.add_seconds("ptx", self.builds.seconds - before)
+        return PtxExecutor(
+            launch=launch,
+            build=build,
+            events=events,
+            most_ctas=lambda: resident.capacity * build.num_ctas,
+            add_event=case.memory.append,
+            number=len(case.launches) - 1,
+        )
+
+
+class PtxEngine(VirtualEngine):
+    """Emulates one device, and runs the PTX of its kernels.  A process has one engine."""
+
+    traits = PTX
+    reruns = frozenset[Rerun]()
+    """The virtual engine has these runs; here each would cost many times as much."""
+    make_launches = PtxLaunches
