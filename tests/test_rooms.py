@@ -27,6 +27,8 @@ ROOMS = (
     "engines.ttir",
     "engines.triton",
     "engines.virtual",
+    "engines.comparison",
+    "engines.ptx",
     "engines.jax",
     "engines.cuda",
     "workers",
@@ -50,7 +52,7 @@ ROOMS = (
 
 SUB_ROOMS = {
     "engines.virtual": ("numbers", "memory", "synchronisation", "operations", "native"),
-    "engines.cuda": ("memory", "gpus", "sanitizers", "comparison"),
+    "engines.cuda": ("memory", "gpus", "sanitizers"),
     "engines.torch": ("inductor",),
     "workers": ("supervision", "zygote", "fork_servers", "sanitized"),
     "findings": ("reduction", "repro"),

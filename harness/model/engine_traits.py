@@ -71,7 +71,7 @@ CUDA = EngineTraits(
 )
 COMPARISON = EngineTraits(
     name="cuda,virtual",
-    factory="harness.engines.cuda.comparison.engine:ComparisonEngine",
+    factory="harness.engines.cuda.comparison_engine:ComparisonEngine",
     place="each launch on both",
     aliases=("virtual,cuda",),
     needs_gpu=True,
@@ -80,7 +80,7 @@ COMPARISON = EngineTraits(
 )
 PTX_COMPARISON = EngineTraits(
     name="virtual,ptx",
-    factory="harness.engines.ptx.comparison:PtxComparisonEngine",
+    factory="harness.engines.ptx.ptx_comparison:PtxComparisonEngine",
     place="each launch as TTIR and as PTX",
     aliases=("ptx,virtual",),
     has_provenance=True,

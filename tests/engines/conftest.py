@@ -12,8 +12,9 @@ from triton import knobs
 from triton.runtime.autotuner import Autotuner
 from triton.runtime.jit import JITFunction
 
-from harness.engines.cuda.comparison.launches import LaunchComparison
+from harness.engines.comparison.launches import LaunchComparison
 from harness.engines.cuda.gpus.inventory import real_gpus
+from harness.engines.cuda.repeated_launches import HardwareMachine
 from harness.engines.triton import triton_seam
 from harness.engines.triton.build_resources import compile_resources
 from harness.engines.triton.driver import LaunchHandler, LaunchRequest, VirtualDriver
@@ -157,7 +158,7 @@ class HardwareRepeater:
         """Names of operations of kernels that were compared."""
 
     def wrap(self, launches: Launches) -> LaunchHandler:
-        comparison = LaunchComparison(launches, self._arch, self._cache)
+        comparison = LaunchComparison(launches, HardwareMachine(self._arch, self._cache))
         self._comparisons.append(comparison)
 
         def launch(request: LaunchRequest) -> None:

@@ -1,16 +1,15 @@
 """Barriers: `bar.sync` and named barriers of a CTA, `mbarrier` objects in shared memory, and cluster barriers."""
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 
-from harness.engines.ptx.ir import Address, Instruction
-from harness.engines.ptx.memories import Flaw
-from harness.engines.ptx.wave import Array, Rows, Wave
+from harness.engines.ptx.async_work import AsyncWork, BarrierKey
+from harness.engines.ptx.memories import RANK_SHIFT, Flaw, Flaws
+from harness.engines.ptx.ptx_kernel import PtxInstruction
+from harness.engines.ptx.threads import Array, LaunchShape
 from harness.errors import CannotExecute
 
-NAMED_BARRIERS = 16
 CLUSTER_BARRIER = 16
 """The number of the cluster barrier, after those of a CTA."""
 
@@ -38,7 +37,7 @@ class MemoryBarrier:
 
 @dataclass(slots=True)
 class _Arrivals:
-    """The threads that wait at one named barrier of a CTA."""
+    """The threads that wait at one named barrier."""
 
     threads: Array
     count: int = 0
@@ -47,219 +46,140 @@ class _Arrivals:
 class Barriers:
     """The barriers of a wave."""
 
-    def __init__(self, wave: Wave) -> None:
-        self._wave = wave
-        self._arrived: dict[tuple[int, int], _Arrivals] = {}
+    def __init__(self, ctas: int, shape: LaunchShape, flaws: Flaws, asynchronous: AsyncWork, ids: Array) -> None:
+        """`ids` are the linear ids of the CTAs."""
+        self._shape = shape
+        self._size = ctas * shape.threads
+        self._flaws = flaws
+        self._shadow = asynchronous.shadow
+        self._ids = ids
+        self._arrived: dict[BarrierKey, _Arrivals] = {}
         self._released: list[Array] = []
-        self._ended = np.zeros(wave.size, np.bool_)
-        wave.asynchronous.barriers = self
-        self.objects: dict[tuple[int, int], MemoryBarrier] = {}
+        self._ended = np.zeros(self._size, np.bool_)
+        self.objects: dict[BarrierKey, MemoryBarrier] = {}
         """By CTA in the wave and address in its shared memory."""
-        self._waiting: dict[tuple[int, int], Array] = {}
-        self._moved: set[tuple[int, int]] = set()
+        self._waiting: dict[BarrierKey, Array] = {}
+        self._moved: set[BarrierKey] = set()
+
+    def _none(self) -> Array:
+        return np.zeros(self._size, np.bool_)
 
     # --- barriers of a CTA ---
 
-    def arrive(self, group: Array, number: Array, count: Array, *, waits: bool, instruction: Instruction) -> Array:
-        """Let threads arrive; return those that need not wait."""
-        wave = self._wave
-        threads = wave.shape.threads
-        if waits and group.all() and (count == threads).all() and not self._arrived:
-            wave.asynchronous.met(wave, None)
+    def arrive(self, group: Array, number: Array, count: Array | None, *, waits: bool) -> Array:
+        """Let threads arrive; return those that need not wait.
+
+        Args:
+            group: the mask of the threads.
+            number: the barrier, for each thread or for all.
+            count: how many threads it takes, for each thread or for all; None for all of the CTA that have not ended.
+            waits: False for threads that only arrive.
+        """
+        threads = self._shape.threads
+        if waits and count is None and not self._arrived and group.all():
+            self._shadow.met(None)
             return group
-        passing = np.zeros(wave.size, np.bool_)
-        numbers, counts = np.broadcast_to(number, (wave.size,)), np.broadcast_to(count, (wave.size,))
+        numbers = np.broadcast_to(number, (self._size,))
+        counts = None if count is None else np.broadcast_to(count, (self._size,))
         for cta in np.unique(np.flatnonzero(group) // threads).tolist():
             own = slice(cta * threads, (cta + 1) * threads)
             for name in np.unique(numbers[own][group[own]]).tolist():
-                here = np.zeros(wave.size, np.bool_)
+                here = self._none()
                 here[own] = group[own] & (numbers[own] == name)
-                wanted = int(counts[own][group[own] & (numbers[own] == name)][0])
-                self._arrive_at(cta, int(name), here, wanted, waits=waits)
-        if not waits:
-            return group
-        return passing
+                wanted = 0 if counts is None else int(counts[here][0])
+                self._arrive_at((cta, int(name)), here, wanted or threads, waits=waits)
+        return self._none() if waits else group
 
-    def _arrive_at(self, cta: int, name: int, here: Array, wanted: int, *, waits: bool) -> None:
-        wave = self._wave
-        arrived = self._arrived.setdefault((cta, name), _Arrivals(np.zeros(wave.size, np.bool_)))
-        wave.asynchronous.arrived(wave, here, (cta, name))
+    def _arrive_at(self, key: BarrierKey, here: Array, wanted: int, *, waits: bool) -> None:
+        arrived = self._arrived.setdefault(key, _Arrivals(self._none()))
+        self._shadow.arrived(here, key)
         arrived.count += int(here.sum())
         if waits:
             arrived.threads |= here
         if arrived.count >= wanted:
-            wave.asynchronous.met(wave, arrived.threads, (cta, name))
+            self._shadow.met(arrived.threads, key)
             self._released.append(arrived.threads)
-            del self._arrived[cta, name]
+            del self._arrived[key]
 
     def ended(self, group: Array) -> None:
-        """Threads have ended: hardware no longer counts them at a barrier of all threads."""
+        """Threads have ended."""
         self._ended |= group
 
     def arrive_cluster(self, group: Array, *, waits: bool) -> Array:
         """Let threads arrive at, or wait for, the barrier of their cluster."""
-        wave = self._wave
-        each = wave.shape.threads * wave.shape.cluster
+        each = self._shape.threads * self._shape.cluster
         for cluster in np.unique(np.flatnonzero(group) // each).tolist():
-            own = np.zeros(wave.size, np.bool_)
+            own = self._none()
             own[cluster * each : (cluster + 1) * each] = True
             key = (cluster, CLUSTER_BARRIER)
-            arrived = self._arrived.setdefault(key, _Arrivals(np.zeros(wave.size, np.bool_)))
+            arrived = self._arrived.setdefault(key, _Arrivals(self._none()))
             if waits:
                 arrived.threads |= group & own
             else:
-                wave.asynchronous.arrived(wave, group & own, key)
+                self._shadow.arrived(group & own, key)
                 arrived.count += int((group & own).sum())
             if arrived.count >= each and arrived.threads.sum() == each:
-                wave.asynchronous.met(wave, arrived.threads, key)
+                self._shadow.met(arrived.threads, key)
                 self._released.append(arrived.threads)
                 del self._arrived[key]
-        return group if not waits else np.zeros(wave.size, np.bool_)
+        return self._none() if waits else group
 
     def released(self) -> Array | None:
         """Return the threads that a barrier has just let go on; None if there are none."""
         if not self._released:
             return None
-        released = self._released[0].copy()
-        for threads in self._released[1:]:
-            released |= threads
+        released = np.logical_or.reduce(self._released)
         self._released.clear()
         return released
 
     # --- mbarrier objects ---
 
-    def key(self, cta: int, address: int) -> tuple[int, int]:
-        """Return the key of an object: its CTA in the wave, and its address there."""
-        wave = self._wave
-        if rank := address >> 24:
-            return cta // wave.shape.cluster * wave.shape.cluster + rank - 1, address & 0xFFFFFF
+    def key(self, cta: int, address: int) -> BarrierKey:
+        """Return the key of an object from an address that a CTA uses."""
+        cluster = self._shape.cluster
+        if rank := address >> RANK_SHIFT:
+            return cta // cluster * cluster + rank - 1, address & ((1 << RANK_SHIFT) - 1)
         return cta, address
 
-    def at(self, key: tuple[int, int], instruction: Instruction) -> MemoryBarrier:
+    def groups(self, group: Array, addresses: Array) -> list[tuple[BarrierKey, Array]]:
+        """Return the threads of a mask by the object that their address names."""
+        active = np.flatnonzero(group)
+        ctas = active // self._shape.threads
+        named = np.broadcast_to(addresses, (self._size,))[active]
+        pairs, which = np.unique(np.stack([ctas, named]), axis=1, return_inverse=True)
+        groups: list[tuple[BarrierKey, Array]] = []
+        for number in range(pairs.shape[1]):
+            threads = self._none()
+            threads[active[which.reshape(-1) == number]] = True
+            groups.append((self.key(int(pairs[0, number]), int(pairs[1, number])), threads))
+        return groups
+
+    def at(self, key: BarrierKey, instruction: PtxInstruction) -> MemoryBarrier:
+        """Return an object.
+
+        Raises:
+            CannotExecute: nothing has made it.
+        """
         if key not in self.objects:
-            self._wave.memories.flaws.add(
-                Flaw("barrier not initialised", instruction, int(self._wave.ctas[key[0]]), 0, f"{key[1]:#x}")
+            self._flaws.add(
+                Flaw("barrier not initialised", instruction, int(self._ids[key[0]]), 0, f"at address {key[1]:#x}")
             )
             raise CannotExecute(f"{instruction.opcode} on memory that is no mbarrier")
         return self.objects[key]
 
-    def settle(self, key: tuple[int, int]) -> None:
+    def settle(self, key: BarrierKey) -> None:
         """Complete the phase of an object if nothing is missing, and wake who waits for it."""
         if self.objects[key].settle():
-            self._wave.asynchronous.completed(self._wave, key)
+            self._shadow.completed(key)
             self._moved.add(key)
 
-    def wait(self, key: tuple[int, int], threads: Array) -> None:
-        waiting = self._waiting.setdefault(key, np.zeros(self._wave.size, np.bool_))
-        waiting |= threads
+    def wait(self, key: BarrierKey, threads: Array) -> None:
+        """Remember that threads wait for an object."""
+        self._waiting.setdefault(key, self._none())
+        self._waiting[key] |= threads
 
     def awake(self) -> Array | None:
         """Return the threads that wait for an object whose phase has completed; None if there are none."""
-        woken: Array | None = None
-        for key in list(self._moved):
-            threads = self._waiting.pop(key, None)
-            if threads is not None:
-                woken = threads if woken is None else woken | threads
+        moved = [threads for key in self._moved if (threads := self._waiting.pop(key, None)) is not None]
         self._moved.clear()
-        return woken
-
-    @staticmethod
-    def retries(instruction: Instruction) -> bool:
-        """Return True if a thread that waits at the instruction executes it again when it is woken."""
-        return instruction.root == "mbarrier"
-
-
-Blocking = Callable[[Wave, Barriers, Array], Array]
-
-
-def blocking_effect(instruction: Instruction, rows: Rows) -> Blocking:
-    """Return what a blocking instruction does to the threads that reach it.
-
-    Raises:
-        CannotExecute: the instruction is not known.
-    """
-    words = instruction.words
-    if words[0] == "mbarrier":
-        return _try_wait(instruction, rows)
-    if "cluster" in words:
-        return lambda wave, barriers, group: barriers.arrive_cluster(group, waits=True)
-    if "red" in words:
-        raise CannotExecute(f"the PTX instruction {instruction.opcode}")
-    number = rows.reader(instruction.operands[0], np.uint32)
-    count = rows.reader(instruction.operands[1], np.uint32) if len(instruction.operands) > 1 else None
-
-    def effect(wave: Wave, barriers: Barriers, group: Array) -> Array:
-        wanted = np.array([wave.shape.threads]) if count is None else count(wave)
-        return barriers.arrive(group, number(wave), wanted, waits=True, instruction=instruction)
-
-    return effect
-
-
-def arrival(instruction: Instruction, rows: Rows) -> Callable[[Wave], None]:
-    """Return the effect of `bar.arrive` and of `barrier.cluster.arrive`, which do not wait."""
-    if "cluster" in instruction.words:
-
-        def arrive_cluster(wave: Wave) -> None:
-            barriers = wave.asynchronous.barriers
-            barriers.arrive_cluster(_mask(wave), waits=False)
-
-        return arrive_cluster
-    number, count = (rows.reader(operand, np.uint32) for operand in instruction.operands[:2])
-
-    def arrive(wave: Wave) -> None:
-        barriers = wave.asynchronous.barriers
-        barriers.arrive(_mask(wave), number(wave), count(wave), waits=False, instruction=instruction)
-
-    return arrive
-
-
-def _mask(wave: Wave) -> Array:
-    return np.ones(wave.size, np.bool_) if wave.mask is None else wave.mask.copy()
-
-
-def _try_wait(instruction: Instruction, rows: Rows) -> Blocking:
-    """`mbarrier.try_wait`: a thread waits until the phase with the parity has completed."""
-    destination, source, parity = instruction.operands[:3]
-    assert isinstance(source, Address)
-    if "parity" not in instruction.words:
-        raise CannotExecute(f"the PTX instruction {instruction.opcode}")
-    write, (address, _) = rows.writer(destination), rows.address(source)
-    wanted = rows.reader(parity, np.uint32)
-
-    def effect(wave: Wave, barriers: Barriers, group: Array) -> Array:
-        passing = np.zeros(wave.size, np.bool_)
-        addresses = np.broadcast_to(address(wave), (wave.size,))
-        parities = np.broadcast_to(wanted(wave), (wave.size,))
-        for key, threads in groups_by_object(wave, barriers, group, addresses):
-            item = barriers.at(key, instruction)
-            # The phase with this parity is complete if the current one has the other parity.
-            done = threads & ((item.phase & 1) != (parities & 1))
-            passing |= done
-            if (held := threads & ~done).any():
-                barriers.wait(key, held)
-            if done.any():
-                wave.asynchronous.waited(wave, done, key)
-        outer, wave.mask = wave.mask, passing
-        write(wave, np.ones(wave.size, np.bool_))
-        wave.mask = outer
-        return passing
-
-    return effect
-
-
-def groups_by_object(
-    wave: Wave, barriers: Barriers, group: Array, addresses: Array
-) -> list[tuple[tuple[int, int], Array]]:
-    """Return the threads of a mask by the mbarrier object that their address names."""
-    active = np.flatnonzero(group)
-    ctas = active // wave.shape.threads
-    pairs, which = np.unique(np.stack([ctas, addresses[active]]), axis=1, return_inverse=True)
-    groups: list[tuple[tuple[int, int], Array]] = []
-    for number in range(pairs.shape[1]):
-        threads = np.zeros(wave.size, np.bool_)
-        threads[active[which.reshape(-1) == number]] = True
-        groups.append((barriers.key(int(pairs[0, number]), int(pairs[1, number])), threads))
-    return groups
-
-
-__all__ = ["Barriers", "MemoryBarrier", "arrival", "blocking_effect", "field", "groups_by_object"]
+        return np.logical_or.reduce(moved) if moved else None

@@ -9,12 +9,22 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from harness.engines.ptx.accesses import Access, atomic_lanes, load_lanes, report, store_global, store_shared, update_of
 from harness.engines.ptx.descriptors import swizzled
-from harness.engines.ptx.ir import Address, Immediate, Instruction, Operand
+from harness.engines.ptx.lane_accesses import (
+    LaneAccess,
+    atomic_lanes,
+    load_lanes,
+    read_tile,
+    report,
+    store_global,
+    store_shared,
+    update_of,
+)
 from harness.engines.ptx.memories import RANK_SHIFT
+from harness.engines.ptx.ptx_kernel import Address, Immediate, Operand, PtxInstruction
 from harness.engines.ptx.tensor_maps import LAYOUT, MAP_BYTES, TensorMap
-from harness.engines.ptx.wave import WARP, Array, Effect, Read, Rows, Wave
+from harness.engines.ptx.threads import WARP, Array
+from harness.engines.ptx.wave import Effect, Read, RegisterRows, Wave
 from harness.errors import CannotExecute
 
 _DTYPES = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
@@ -23,7 +33,7 @@ ALIGNMENT = 16
 REDUCTIONS = frozenset({"add", "min", "max", "and", "or", "xor", "inc", "dec"})
 
 
-def bulk_effect(instruction: Instruction, rows: Rows) -> Effect:
+def bulk_effect(instruction: PtxInstruction, rows: RegisterRows) -> Effect:
     """Return the effect of a bulk copy, or of an instruction on tensor maps.
 
     Raises:
@@ -38,11 +48,11 @@ def bulk_effect(instruction: Instruction, rows: Rows) -> Effect:
         case _:
             pass
     if "commit_group" in words:
-        return lambda wave: wave.asynchronous.stores.commit(wave)
+        return lambda wave: wave.asynchronous.stores.commit(wave.mask_of_active())
     if "wait_group" in words:
         (count,) = instruction.operands
         assert isinstance(count, Immediate)
-        return lambda wave: wave.asynchronous.stores.wait(wave, count.value)
+        return lambda wave: wave.asynchronous.stores.wait(wave.mask_of_active(), count.value)
     if "prefetch" in words:
         return lambda wave: None
     if "tensor" in words:
@@ -52,7 +62,7 @@ def bulk_effect(instruction: Instruction, rows: Rows) -> Effect:
     raise CannotExecute(f"the PTX instruction {instruction.opcode}")
 
 
-def _mapped(instruction: Instruction, rows: Rows) -> Effect:
+def _mapped(instruction: PtxInstruction, rows: RegisterRows) -> Effect:
     """`mapa`: the address of the same variable in another CTA of the cluster."""
     destination, source, rank = instruction.operands
     write, read, number = rows.writer(destination), rows.reader(source, np.uint32), rows.reader(rank, np.uint32)
@@ -63,7 +73,7 @@ def _mapped(instruction: Instruction, rows: Rows) -> Effect:
 # --- tensor maps in memory -------------------------------------------------------------------------------------------
 
 
-def _replaced(instruction: Instruction, rows: Rows) -> Effect:
+def _replaced(instruction: PtxInstruction, rows: RegisterRows) -> Effect:
     """`tensormap.replace`: sets one field of a map in shared memory."""
     field = instruction.words[3]
     address, *rest = instruction.operands
@@ -88,11 +98,11 @@ def _replaced(instruction: Instruction, rows: Rows) -> Effect:
     return effect
 
 
-def _published(instruction: Instruction, rows: Rows) -> Effect:
+def _published(instruction: PtxInstruction, rows: RegisterRows) -> Effect:
     """`tensormap.cp_fenceproxy`: a warp copies a map from shared to global memory."""
     destination, source = instruction.operands[:2]
     target, origin = rows.address(destination)[0], rows.address(source)[0]
-    access = Access(instruction, origin, np.uint32, 1, "shared")
+    access = LaneAccess(instruction, origin, np.uint32, 1, "shared")
 
     def effect(wave: Wave) -> None:
         warps = wave.active_warps(instruction.opcode)
@@ -104,8 +114,8 @@ def _published(instruction: Instruction, rows: Rows) -> Effect:
     return effect
 
 
-def _tensor_map(wave: Wave, instruction: Instruction, thread: int, address: int) -> TensorMap:
-    access = Access(instruction, lambda wave: np.zeros(1), np.uint8, 1, "")
+def _tensor_map(wave: Wave, instruction: PtxInstruction, thread: int, address: int) -> TensorMap:
+    access = LaneAccess(instruction, lambda wave: np.zeros(1), np.uint8, 1, "")
     threads = np.full(MAP_BYTES, thread)
     content = load_lanes(wave, access, threads, address + np.arange(MAP_BYTES))
     try:
@@ -121,14 +131,14 @@ def _tensor_map(wave: Wave, instruction: Instruction, thread: int, address: int)
 class _TileForm:
     """The operands of one instruction that copies a tile."""
 
-    instruction: Instruction
+    instruction: PtxInstruction
     tensor_map: Read
     coordinates: tuple[Read, ...]
     shared: Read
     gathers: bool
 
     @classmethod
-    def of(cls, instruction: Instruction, tensor: Operand, shared: Operand, rows: Rows) -> "_TileForm":
+    def of(cls, instruction: PtxInstruction, tensor: Operand, shared: Operand, rows: RegisterRows) -> "_TileForm":
         assert isinstance(tensor, Address)
         if any(word.startswith("im2col") for word in instruction.words):
             raise CannotExecute(f"the PTX instruction {instruction.opcode}")
@@ -161,7 +171,7 @@ class _TileForm:
             first=first,
             rows=rows,
             shared=at(self.shared),
-            issued=wave.asynchronous.snapshot(wave),
+            issued=wave.asynchronous.shadow.snapshot(),
         )
 
 
@@ -169,7 +179,7 @@ class _TileForm:
 class _Tile:
     """One tile on its way."""
 
-    instruction: Instruction
+    instruction: PtxInstruction
     thread: int
     tensor: TensorMap
     first: tuple[int, ...]
@@ -201,7 +211,7 @@ class _Tile:
         addresses, inside = self.tensor.places(self.first, self.rows)
         fill = _NANS.get(size, {}).get(self.tensor.fills_with_nan and bool(self.tensor.kind), 0)
         content = np.full(inside.shape, fill, dtype)
-        access = Access(self.instruction, lambda wave: np.zeros(1), dtype, 1, "global")
+        access = LaneAccess(self.instruction, lambda wave: np.zeros(1), dtype, 1, "global")
         lanes = addresses[inside]
         content[inside] = load_lanes(wave, access, np.full(len(lanes), self.thread), lanes)
         return content
@@ -217,20 +227,20 @@ class _Tile:
                 report(wave, self.instruction, "outside shared memory", self.thread, f"of {shared.size_bytes} bytes")
                 continue
             threads = np.full(len(own), self.thread)
-            wave.asynchronous.landed(wave, self.instruction, threads, places, size, self.issued)
+            wave.asynchronous.shadow.landed(self.instruction, threads, places, size, self.issued)
             shared.view(content.dtype.type)[places // size] = content.reshape(-1)
             shared.written[places[:, None] + np.arange(size)] = True
 
 
-def _loaded_tile(instruction: Instruction, rows: Rows) -> Effect:
+def _loaded_tile(instruction: PtxInstruction, rows: RegisterRows) -> Effect:
     destination, tensor, barrier, *rest = instruction.operands
     form = _TileForm.of(instruction, tensor, destination, rows)
     return _signalling(instruction, rows, barrier, rest, form.tile)
 
 
 def _signalling(
-    instruction: Instruction,
-    rows: Rows,
+    instruction: PtxInstruction,
+    rows: RegisterRows,
     barrier: Operand,
     rest: list[Operand],
     tile_of: Callable[[Wave, int], "_Tile | _Bytes"],
@@ -241,7 +251,7 @@ def _signalling(
     members = rows.reader(rest[0], np.uint16) if is_multicast else None
 
     def effect(wave: Wave) -> None:
-        barriers = wave.asynchronous.barriers
+        barriers = wave.barriers
         signals = np.broadcast_to(signal(wave), (wave.size,))
         for thread in wave.active().tolist():
             tile = tile_of(wave, thread)
@@ -256,7 +266,7 @@ def _signalling(
                 rank = tile.shared >> RANK_SHIFT
                 ctas = (first + rank - 1,) if rank else (cta,)
                 keys = (barriers.key(cta, int(signals[thread])),)
-            wave.asynchronous.bulk.append(_Load(tile, ctas, keys))
+            wave.asynchronous.bulk.append(_Load(wave, tile, ctas, keys))
 
     return effect
 
@@ -265,13 +275,15 @@ def _signalling(
 class _Load:
     """A copy to shared memory that has been issued."""
 
+    wave: Wave
     tile: "_Tile | _Bytes"
     ctas: tuple[int, ...]
     keys: tuple[tuple[int, int], ...]
 
-    def land(self, wave: Wave) -> None:
+    def land(self) -> None:
+        wave = self.wave
         self.tile.put(wave, self.ctas, self.tile.global_content(wave))
-        barriers = wave.asynchronous.barriers
+        barriers = wave.barriers
         for key in self.keys:
             barriers.at(key, self.tile.instruction).transactions -= self.tile.size_bytes
             barriers.settle(key)
@@ -281,7 +293,7 @@ class _Load:
 class _Bytes:
     """A run of bytes on its way to shared memory."""
 
-    instruction: Instruction
+    instruction: PtxInstruction
     thread: int
     address: int
     size_bytes: int
@@ -293,7 +305,7 @@ class _Bytes:
             report(wave, self.instruction, "misaligned", self.thread, f"{self.size_bytes} bytes at {self.address:#x}")
 
     def global_content(self, wave: Wave) -> Array:
-        access = Access(self.instruction, lambda wave: np.zeros(1), np.uint32, 1, "global")
+        access = LaneAccess(self.instruction, lambda wave: np.zeros(1), np.uint32, 1, "global")
         addresses = self.address + 4 * np.arange(self.size_bytes // 4)
         return load_lanes(wave, access, np.full(len(addresses), self.thread), addresses)
 
@@ -305,12 +317,12 @@ class _Bytes:
             if outside is not None:
                 report(wave, self.instruction, "outside shared memory", self.thread, f"of {shared.size_bytes} bytes")
                 continue
-            wave.asynchronous.landed(wave, self.instruction, np.full(len(own), self.thread), places, 4, self.issued)
+            wave.asynchronous.shadow.landed(self.instruction, np.full(len(own), self.thread), places, 4, self.issued)
             shared.view(np.uint32)[places // 4] = content
             shared.written[places[:, None] + np.arange(4)] = True
 
 
-def _loaded_bytes(instruction: Instruction, rows: Rows) -> Effect:
+def _loaded_bytes(instruction: PtxInstruction, rows: RegisterRows) -> Effect:
     destination, source, size, barrier, *rest = instruction.operands
     target, origin, length = rows.address(destination)[0], rows.address(source)[0], rows.reader(size, np.uint32)
 
@@ -324,7 +336,7 @@ def _loaded_bytes(instruction: Instruction, rows: Rows) -> Effect:
             address=at(origin),
             size_bytes=at(length),
             shared=at(target),
-            issued=wave.asynchronous.snapshot(wave),
+            issued=wave.asynchronous.shadow.snapshot(),
         )
 
     return _signalling(instruction, rows, barrier, rest, tile_of)
@@ -333,7 +345,7 @@ def _loaded_bytes(instruction: Instruction, rows: Rows) -> Effect:
 # --- stores ----------------------------------------------------------------------------------------------------------
 
 
-def _stored_tile(instruction: Instruction, rows: Rows) -> Effect:
+def _stored_tile(instruction: PtxInstruction, rows: RegisterRows) -> Effect:
     tensor, source = instruction.operands[:2]
     form = _TileForm.of(instruction, tensor, source, rows)
     reduction = next((word for word in instruction.words if word in REDUCTIONS), "")
@@ -342,7 +354,7 @@ def _stored_tile(instruction: Instruction, rows: Rows) -> Effect:
         for thread in wave.active().tolist():
             tile = form.tile(wave, thread)
             tile.check(wave)
-            wave.asynchronous.stores.issue(_Store(tile, reduction))
+            wave.asynchronous.stores.issue(_Store(wave, tile, reduction))
 
     return effect
 
@@ -351,16 +363,17 @@ def _stored_tile(instruction: Instruction, rows: Rows) -> Effect:
 class _Store:
     """A copy to global memory that has been issued."""
 
+    wave: Wave
     tile: _Tile
     reduction: str
 
-    def land(self, wave: Wave, landing: Array) -> None:
-        tile = self.tile
+    def land(self, landing: Array) -> None:
+        wave, tile = self.wave, self.tile
         if not landing[tile.thread]:
             return
         size = tile.tensor.element_bytes
         addresses, inside = tile.tensor.places(tile.first, tile.rows)
-        content = wave.asynchronous.read_tile(
+        content = read_tile(
             wave, tile.instruction, np.array([tile.thread]), tile.shared_addresses()[None], size, tile.issued
         )[0]
         lanes, values = addresses[inside], content[inside]
@@ -376,5 +389,5 @@ def _reduce(wave: Wave, tile: _Tile, reduction: str, threads: Array, addresses: 
     size = tile.tensor.element_bytes
     kind = tile.tensor.kind or f"u{8 * size}"
     update = update_of(reduction, kind, tile.instruction)
-    access = Access(tile.instruction, lambda wave: np.zeros(1), _DTYPES[size], 1, "global")
+    access = LaneAccess(tile.instruction, lambda wave: np.zeros(1), _DTYPES[size], 1, "global")
     atomic_lanes(wave, access, threads, addresses, [values], update)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from harness.engines.ptx.wave import Array
+from harness.engines.ptx.threads import Array
 
 CHUNK_BYTES = 16
 ROWS = 8

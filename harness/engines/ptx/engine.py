@@ -2,12 +2,12 @@
 
 from typing import Any
 
-from harness.engines.ptx.builds import PtxBuilds
 from harness.engines.ptx.executor import PtxExecutor
+from harness.engines.ptx.ptx_builds import PtxBuilds
 from harness.engines.triton.driver import LaunchRequest
 from harness.engines.virtual.engine import VirtualEngine
 from harness.engines.virtual.executors import Executor
-from harness.engines.virtual.launches import Compiled, Launches
+from harness.engines.virtual.launches import CompiledTtir, Launches
 from harness.engines.virtual.memory.events import EventCollector
 from harness.engines.virtual.synchronisation.residency import ResidentLaunch
 from harness.errors import CannotExecute
@@ -23,7 +23,7 @@ class PtxLaunches(Launches):
         self.builds = PtxBuilds(self.settings.builds)
 
     def _executor(
-        self, compiled: Compiled, request: LaunchRequest, resident: ResidentLaunch, events: EventCollector
+        self, compiled: CompiledTtir, request: LaunchRequest, resident: ResidentLaunch, events: EventCollector
     ) -> Executor:
         launch = resident.launch
         if launch.is_exact:

@@ -5,13 +5,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from harness.engines.ptx.arguments import DeviceArguments
-from harness.engines.ptx.builds import PtxBuild
-from harness.engines.ptx.ir import Instruction, PtxKernel
+from harness.engines.ptx.device_arguments import DeviceArguments
 from harness.engines.ptx.launch import PtxLaunch, pack_parameters
-from harness.engines.ptx.machine import Stuck
 from harness.engines.ptx.memories import REGION_SPACING, Flaw, Flaws, GlobalMemory, GlobalWatch
-from harness.engines.ptx.wave import Array, LaunchShape
+from harness.engines.ptx.ptx_builds import PtxBuild
+from harness.engines.ptx.ptx_kernel import PtxInstruction, PtxKernel
+from harness.engines.ptx.threads import Array, LaunchShape
+from harness.engines.ptx.wave_runner import StuckThreads
 from harness.engines.virtual.executors import ExecutionOutcome
 from harness.engines.virtual.memory.addresses import Addresses
 from harness.engines.virtual.memory.arguments import Argument, Buffer
@@ -49,9 +49,7 @@ class PtxExecutor:
     def run(self) -> ExecutionOutcome:
         launch, build = self.launch, self.build
         kernel, grid = build.kernel, launch.context.grid
-        arguments = DeviceArguments(
-            launch.binding, launch.module.kernel, build, grid.programs, self.content_of
-        )
+        arguments = DeviceArguments(launch.binding, launch.module.kernel, build, grid.programs, self.content_of)
         watch = _Watch(self, arguments.memory, arguments.buffers)
         arguments.memory.find = watch.find
         flaws = Flaws()
@@ -84,7 +82,7 @@ class PtxExecutor:
         return self.build.kernel.sources.get(location)
 
     def _event(self, kernel: PtxKernel, flaw: Flaw, count: int) -> CompiledFlaw:
-        def source(instruction: Instruction | None) -> Source | None:
+        def source(instruction: PtxInstruction | None) -> Source | None:
             return None if instruction is None else kernel.sources.get(instruction.location)
 
         return CompiledFlaw(
@@ -102,7 +100,7 @@ class PtxExecutor:
             earlier_warp=flaw.other_warp,
         )
 
-    def _deadlock(self, kernel: PtxKernel, stuck: Stuck) -> Deadlocked:
+    def _deadlock(self, kernel: PtxKernel, stuck: StuckThreads) -> Deadlocked:
         waits = tuple(
             Wait(
                 argument=instruction.opcode,
@@ -157,7 +155,7 @@ class _Watch(GlobalWatch):
         self._memory.add("", self._executor.content_of(buffer), number, address=buffer.address)
         return True
 
-    def stray(self, instruction: Instruction, addresses: Array, programs: Array, size_bytes: int) -> None:
+    def stray(self, instruction: PtxInstruction, addresses: Array, programs: Array, size_bytes: int) -> None:
         """Record accesses that belong to no region, in elements of the nearest argument."""
         del size_bytes
         direction = {"st": Access.STORE, "atom": Access.ATOMIC, "red": Access.ATOMIC}.get(

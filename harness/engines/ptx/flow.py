@@ -6,17 +6,53 @@ PTX names thousands of registers and holds few at a time.  Registers whose lives
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from harness.engines.ptx.ir import Address, Instruction, Negated, Operand, Pair, PtxKernel, Register, Symbol, Vector
+from harness.engines.ptx.ptx_kernel import (
+    Address,
+    Negated,
+    Operand,
+    Pair,
+    PtxInstruction,
+    PtxKernel,
+    Register,
+    RegisterVector,
+    Symbol,
+)
 
 WITHOUT_RESULT = frozenset(
-    "st bar barrier bra brx ret exit cp fence membar prefetch prefetchu tensormap griddepcontrol setmaxnreg trap brkpt "
-    "nanosleep stmatrix red discard applypriority pmevent call multimem cluster".split()
+    [
+        "st",
+        "bar",
+        "barrier",
+        "bra",
+        "brx",
+        "ret",
+        "exit",
+        "cp",
+        "fence",
+        "membar",
+        "prefetch",
+        "prefetchu",
+        "tensormap",
+        "griddepcontrol",
+        "setmaxnreg",
+        "trap",
+        "brkpt",
+        "nanosleep",
+        "stmatrix",
+        "red",
+        "discard",
+        "applypriority",
+        "pmevent",
+        "call",
+        "multimem",
+        "cluster",
+    ]
 )
 """Roots of instructions that write no register."""
 _BLOCKING_BARRIERS = frozenset({"sync", "red", "wait"})
 
 
-def is_blocking(instruction: Instruction) -> bool:
+def is_blocking(instruction: PtxInstruction) -> bool:
     """Return True for an instruction at which threads may have to wait for others."""
     words = instruction.words
     match words[0]:
@@ -28,7 +64,7 @@ def is_blocking(instruction: Instruction) -> bool:
             return False
 
 
-def is_jump(instruction: Instruction) -> bool:
+def is_jump(instruction: PtxInstruction) -> bool:
     return instruction.root in {"bra", "ret", "exit", "trap"}
 
 
@@ -62,7 +98,7 @@ def registers_in(operand: Operand | None) -> Iterator[Register]:
             yield operand
         case Negated():
             yield operand.register
-        case Vector():
+        case RegisterVector():
             for part in operand.parts:
                 yield from registers_in(part)
         case Pair():
@@ -76,7 +112,7 @@ def registers_in(operand: Operand | None) -> Iterator[Register]:
             return
 
 
-def results_of(instruction: Instruction) -> tuple[Register, ...]:
+def results_of(instruction: PtxInstruction) -> tuple[Register, ...]:
     """Return the registers that an instruction writes."""
     words = instruction.words
     if words[0] in WITHOUT_RESULT and words[:2] != ("bar", "red") and words[:2] != ("barrier", "red"):
@@ -88,7 +124,7 @@ def results_of(instruction: Instruction) -> tuple[Register, ...]:
     return tuple(registers_in(instruction.operands[0]))
 
 
-def sources_of(instruction: Instruction) -> tuple[Register, ...]:
+def sources_of(instruction: PtxInstruction) -> tuple[Register, ...]:
     """Return the registers that an instruction reads; those that it writes only in part are among them."""
     results = results_of(instruction)
     operands = instruction.operands[1:] if results else instruction.operands
@@ -217,7 +253,7 @@ def _successors(
         yield number + 1
 
 
-def target_blocks(kernel: PtxKernel, number_of: Mapping[int, int], branch: Instruction) -> tuple[int, ...]:
+def target_blocks(kernel: PtxKernel, number_of: Mapping[int, int], branch: PtxInstruction) -> tuple[int, ...]:
     """Return the block to which a branch leads; none if it leads to the end."""
     (target,) = branch.operands
     assert isinstance(target, Symbol)

@@ -7,7 +7,7 @@ from functools import cache
 
 import numpy as np
 
-from harness.engines.ptx.wave import WARP, Array
+from harness.engines.ptx.threads import WARP, Array
 
 REGISTER_BITS = 32
 

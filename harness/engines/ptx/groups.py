@@ -5,13 +5,13 @@ from typing import Protocol
 
 import numpy as np
 
-from harness.engines.ptx.wave import Array, Wave
+from harness.engines.ptx.threads import Array
 
 
 class GroupWork(Protocol):
     """Work of some threads."""
 
-    def land(self, wave: Wave, landing: Array) -> None:
+    def land(self, landing: Array) -> None:
         """Take effect for the threads of a mask."""
         ...
 
@@ -33,15 +33,14 @@ class WorkGroups:
     def issue(self, work: GroupWork) -> None:
         self._open.append(work)
 
-    def commit(self, wave: Wave) -> None:
-        """The active threads put their work since the last commit into a group."""
-        self._groups.append(_Group(threads_of(wave), self._open, np.zeros(wave.size, np.bool_)))
+    def commit(self, threads: Array) -> None:
+        """The threads of a mask put their work since the last commit into a group."""
+        self._groups.append(_Group(threads, self._open, np.zeros(len(threads), np.bool_)))
         self._open = []
 
-    def wait(self, wave: Wave, pending: int) -> None:
-        """Land all groups but the last `pending` ones of each active thread."""
-        threads = threads_of(wave)
-        count = np.zeros(wave.size, np.int32)
+    def wait(self, threads: Array, pending: int) -> None:
+        """Land all groups but the last `pending` ones of each thread of a mask."""
+        count = np.zeros(len(threads), np.int32)
         due: list[tuple[_Group, Array]] = []
         for group in reversed(self._groups):
             member = group.threads & threads
@@ -51,7 +50,7 @@ class WorkGroups:
                 due.append((group, landing))
         for group, landing in reversed(due):
             for work in group.works:
-                work.land(wave, landing)
+                work.land(landing)
             group.landed |= landing
         self._groups = [group for group in self._groups if not (group.landed | ~group.threads).all()]
 
@@ -59,8 +58,3 @@ class WorkGroups:
     def works(self) -> list[GroupWork]:
         """All work that may not have landed, in the order of its issue."""
         return [*(work for group in self._groups for work in group.works), *self._open]
-
-
-def threads_of(wave: Wave) -> Array:
-    """Return the mask of the active threads, as a copy."""
-    return np.ones(wave.size, np.bool_) if wave.mask is None else wave.mask.copy()

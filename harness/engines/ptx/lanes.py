@@ -10,8 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from harness.engines.ptx.ir import Instruction, Negated, Operand, Pair, Register, Symbol, Vector
-from harness.engines.ptx.wave import Array, Effect, Read, Rows, Wave, Write
+from harness.engines.ptx.memories import SHARED_WINDOW
+from harness.engines.ptx.ptx_kernel import Operand, Pair, PtxInstruction, Register, RegisterVector
+from harness.engines.ptx.threads import Array
+from harness.engines.ptx.wave import Effect, Read, RegisterRows, Wave, Write
 from harness.engines.virtual.numbers.elements import flushed, to_odd
 from harness.engines.virtual.operations.ptx_instructions import (
     INSTRUCTIONS,
@@ -34,7 +36,7 @@ DTYPES: Mapping[str, type[Any]] = {
 _ROUND_DOWN = {"rni": np.rint, "rzi": np.trunc, "rmi": np.floor, "rpi": np.ceil}
 
 
-def lane_effect(instruction: Instruction, rows: Rows) -> Effect | None:
+def lane_effect(instruction: PtxInstruction, rows: RegisterRows) -> Effect | None:
     """Return what an instruction does to each thread alone; None if it is no instruction of one thread.
 
     Raises:
@@ -47,14 +49,14 @@ def lane_effect(instruction: Instruction, rows: Rows) -> Effect | None:
 # --- one function for each type --------------------------------------------------------------------------------------
 
 
-def _simple(table: Mapping[str, Compute]) -> Callable[[Instruction, Rows], Effect]:
+def _simple(table: Mapping[str, Compute]) -> Callable[[PtxInstruction, RegisterRows], Effect]:
     """Return a builder of instructions whose operands and result have one type.
 
     `table` has a function for the first letter of the type: `f` for f32 and f64, `s`, `u`, `b`, `p`.  Others are packed
     or narrow floating-point types.
     """
 
-    def build(instruction: Instruction, rows: Rows) -> Effect:
+    def build(instruction: PtxInstruction, rows: RegisterRows) -> Effect:
         kind = instruction.kind
         dtype = DTYPES.get(kind)
         compute = table.get(kind[0]) if dtype is not None else None
@@ -90,7 +92,7 @@ def _flushing(compute: Compute, reads: list[Read], write: Write) -> Effect:
     return effect
 
 
-def _general(instruction: Instruction, rows: Rows) -> Effect:
+def _general(instruction: PtxInstruction, rows: RegisterRows) -> Effect:
     """Return an instruction as inline assembly executes it.
 
     Raises:
@@ -113,13 +115,13 @@ def _general(instruction: Instruction, rows: Rows) -> Effect:
     return effect
 
 
-def _bits_reader(operand: Operand, bits: int, rows: Rows) -> Read:
-    if isinstance(operand, Vector):
+def _bits_reader(operand: Operand, bits: int, rows: RegisterRows) -> Read:
+    if isinstance(operand, RegisterVector):
         return _joined_reader(operand, bits, rows)
     return rows.reader(operand, bits_dtype(bits))
 
 
-def _joined_reader(vector: Vector, bits: int, rows: Rows) -> Read:
+def _joined_reader(vector: RegisterVector, bits: int, rows: RegisterRows) -> Read:
     """Return a reader of several registers as one, the first lowest."""
     each, dtype = bits // len(vector.parts), bits_dtype(bits)
     reads = [rows.reader(part, bits_dtype(each)) for part in vector.parts]
@@ -133,7 +135,7 @@ def _joined_reader(vector: Vector, bits: int, rows: Rows) -> Read:
     return read
 
 
-def _split_writers(destination: Operand, rows: Rows) -> list[Write]:
+def _split_writers(destination: Operand, rows: RegisterRows) -> list[Write]:
     """Return writers of the results: one, or the two of a pair."""
     if isinstance(destination, Pair):
         return [rows.writer(destination.first), rows.writer(destination.second)]
@@ -143,7 +145,7 @@ def _split_writers(destination: Operand, rows: Rows) -> list[Write]:
 # --- integers --------------------------------------------------------------------------------------------------------
 
 
-def _multiply(instruction: Instruction, rows: Rows) -> Effect:
+def _multiply(instruction: PtxInstruction, rows: RegisterRows) -> Effect:
     """`mul` and `mad` of integers; of floating-point numbers as `fma`, but with two roundings."""
     kind, words = instruction.kind, instruction.words
     if kind[0] not in "su":
@@ -206,7 +208,7 @@ def _remainder(left: Array, right: Array) -> Array:
     return np.where(right == 0, left, left - _divided(left, safe) * safe)
 
 
-def _shift(instruction: Instruction, rows: Rows) -> Effect:
+def _shift(instruction: PtxInstruction, rows: RegisterRows) -> Effect:
     kind = instruction.kind
     dtype, bits = DTYPES[kind], int(kind[1:])
     read, amount = rows.reader(instruction.operands[1], dtype), rows.reader(instruction.operands[2], np.uint32)
@@ -223,7 +225,7 @@ def _shift(instruction: Instruction, rows: Rows) -> Effect:
     return effect
 
 
-def _extract(instruction: Instruction, rows: Rows) -> Effect:
+def _extract(instruction: PtxInstruction, rows: RegisterRows) -> Effect:
     """`bfe`: some bits of a number, extended by their sign for a signed type."""
     kind = instruction.kind
     signed, bits = kind[0] == "s", int(kind[1:])
@@ -254,7 +256,7 @@ def _extract(instruction: Instruction, rows: Rows) -> Effect:
     return effect
 
 
-def _insert(instruction: Instruction, rows: Rows) -> Effect:
+def _insert(instruction: PtxInstruction, rows: RegisterRows) -> Effect:
     """`bfi`: the low bits of the first number, put into the second."""
     bits = int(instruction.kind[1:])
     dtype = DTYPES[f"u{bits}"]
@@ -277,10 +279,10 @@ def _insert(instruction: Instruction, rows: Rows) -> Effect:
     return effect
 
 
-def _counted(compute: Compute) -> Callable[[Instruction, Rows], Effect]:
+def _counted(compute: Compute) -> Callable[[PtxInstruction, RegisterRows], Effect]:
     """Return a builder of an instruction on bits whose result is a 32-bit number."""
 
-    def build(instruction: Instruction, rows: Rows) -> Effect:
+    def build(instruction: PtxInstruction, rows: RegisterRows) -> Effect:
         dtype = DTYPES[instruction.kind]
         read, write = rows.reader(instruction.operands[1], dtype), rows.writer(instruction.operands[0])
         return lambda wave: write(wave, compute(read(wave)).astype(np.uint32))
@@ -316,7 +318,7 @@ def _reversed_bits(values: Array) -> Array:
     return result
 
 
-def _dot_of_bytes(instruction: Instruction, rows: Rows) -> Effect:
+def _dot_of_bytes(instruction: PtxInstruction, rows: RegisterRows) -> Effect:
     """`dp4a`: four products of bytes, added to a number."""
     first_kind, second_kind = instruction.words[-2:]
     first, second, third = instruction.operands[1:4]
@@ -387,7 +389,7 @@ def _product_error(left: Array, right: Array, product: Array) -> Array:
     return ((left_high * right_high - product) + left_high * right_low + left_low * right_high) + left_low * right_low
 
 
-def _fma(instruction: Instruction, rows: Rows) -> Effect:
+def _fma(instruction: PtxInstruction, rows: RegisterRows) -> Effect:
     kind = instruction.kind
     packed = {"f32x2": 2}.get(kind)
     if packed:
@@ -411,7 +413,7 @@ def _fma(instruction: Instruction, rows: Rows) -> Effect:
     return effect
 
 
-def _rounding(instruction: Instruction, nearest: Compute) -> Compute:
+def _rounding(instruction: PtxInstruction, nearest: Compute) -> Compute:
     """Return the fused product with the rounding that the instruction asks for.
 
     Raises:
@@ -432,7 +434,7 @@ def _rounding(instruction: Instruction, nearest: Compute) -> Compute:
     raise CannotExecute(f"the PTX instruction {instruction.opcode}")
 
 
-def _narrow_fma(instruction: Instruction, rows: Rows) -> Effect:
+def _narrow_fma(instruction: PtxInstruction, rows: RegisterRows) -> Effect:
     """`fma` of float16 and bfloat16 numbers, alone or in pairs.
 
     A product of two is exact in float32.  The sum goes through float64, rounded to odd, so it is rounded once.
@@ -456,7 +458,7 @@ def _narrow_fma(instruction: Instruction, rows: Rows) -> Effect:
     return effect
 
 
-def _packed_float32(instruction: Instruction, rows: Rows, compute: Compute) -> Effect:
+def _packed_float32(instruction: PtxInstruction, rows: RegisterRows, compute: Compute) -> Effect:
     """Return an instruction on two float32 numbers in a 64-bit register."""
     reads = [_bits_reader(operand, 64, rows) for operand in instruction.operands[1:]]
     write, flush = rows.writer(instruction.operands[0]), "ftz" in instruction.words
@@ -471,11 +473,11 @@ def _packed_float32(instruction: Instruction, rows: Rows, compute: Compute) -> E
     return effect
 
 
-def _float_or(table: Mapping[str, Compute]) -> Callable[[Instruction, Rows], Effect]:
+def _float_or(table: Mapping[str, Compute]) -> Callable[[PtxInstruction, RegisterRows], Effect]:
     """Return a builder as `_simple`'s, that also knows two float32 numbers in one register."""
     simple = _simple(table)
 
-    def build(instruction: Instruction, rows: Rows) -> Effect:
+    def build(instruction: PtxInstruction, rows: RegisterRows) -> Effect:
         if instruction.kind == "f32x2":
             return _packed_float32(instruction, rows, table["f"])
         if "rz" in instruction.words or "rm" in instruction.words or "rp" in instruction.words:
@@ -487,7 +489,7 @@ def _float_or(table: Mapping[str, Compute]) -> Callable[[Instruction, Rows], Eff
     return build
 
 
-def _directed(instruction: Instruction, rows: Rows, compute: Compute) -> Effect:
+def _directed(instruction: PtxInstruction, rows: RegisterRows, compute: Compute) -> Effect:
     """Return an instruction on float32 numbers that rounds toward zero, down or up."""
     if instruction.kind != "f32":
         raise CannotExecute(f"the PTX instruction {instruction.opcode}")
@@ -515,7 +517,7 @@ def directed(wide: Array, words: set[str]) -> Array:
     return np.where(off, np.nextafter(nearest, target), nearest)
 
 
-def _extreme(instruction: Instruction, rows: Rows) -> Effect:
+def _extreme(instruction: PtxInstruction, rows: RegisterRows) -> Effect:
     """`min` and `max`, of two or three operands.  Zeros are ordered by their sign."""
     kind, words = instruction.kind, instruction.words
     largest = instruction.root == "max"
@@ -561,10 +563,10 @@ def _extreme(instruction: Instruction, rows: Rows) -> Effect:
     return effect
 
 
-def _approximate(compute: Compute) -> Callable[[Instruction, Rows], Effect]:
+def _approximate(compute: Compute) -> Callable[[PtxInstruction, RegisterRows], Effect]:
     """Return a builder of a function of one float32 number; other types go through `_general`."""
 
-    def build(instruction: Instruction, rows: Rows) -> Effect:
+    def build(instruction: PtxInstruction, rows: RegisterRows) -> Effect:
         if instruction.kind not in {"f32", "f64"}:
             return _general(instruction, rows)
         dtype = DTYPES[instruction.kind]
@@ -584,7 +586,7 @@ def _approximate(compute: Compute) -> Callable[[Instruction, Rows], Effect]:
     return build
 
 
-def _sign_copied(instruction: Instruction, rows: Rows) -> Effect:
+def _sign_copied(instruction: PtxInstruction, rows: RegisterRows) -> Effect:
     """`copysign`: the second number with the sign of the first."""
     dtype = DTYPES[instruction.kind]
     sign, value = (rows.reader(operand, dtype) for operand in instruction.operands[1:3])
@@ -602,7 +604,7 @@ _TESTS: Mapping[str, Compute] = {
 }
 
 
-def _tested(instruction: Instruction, rows: Rows) -> Effect:
+def _tested(instruction: PtxInstruction, rows: RegisterRows) -> Effect:
     compute = _TESTS[instruction.words[1]]
     read, write = rows.reader(instruction.operands[1], DTYPES[instruction.kind]), rows.writer(instruction.operands[0])
     return lambda wave: write(wave, compute(read(wave)))
@@ -643,7 +645,7 @@ def _relation(predicate: str, is_float: bool) -> Compute:  # noqa: FBT001 - a pr
     return lambda left, right: ~ordered(left, right)
 
 
-def _compare(instruction: Instruction, rows: Rows) -> Effect:
+def _compare(instruction: PtxInstruction, rows: RegisterRows) -> Effect:
     """`setp`, with the predicate that its result may be combined with."""
     kind, words = instruction.kind, instruction.words
     operands = instruction.operands
@@ -672,7 +674,7 @@ def _compare(instruction: Instruction, rows: Rows) -> Effect:
     return effect
 
 
-def _packed_compare(instruction: Instruction, rows: Rows) -> Effect:
+def _packed_compare(instruction: PtxInstruction, rows: RegisterRows) -> Effect:
     kind = instruction.kind
     bits = width(kind)
     relation = _relation(instruction.words[1], is_float=True)
@@ -691,7 +693,7 @@ def _packed_compare(instruction: Instruction, rows: Rows) -> Effect:
     return effect
 
 
-def _select(instruction: Instruction, rows: Rows) -> Effect:
+def _select(instruction: PtxInstruction, rows: RegisterRows) -> Effect:
     dtype = DTYPES[f"b{width(instruction.kind)}"]
     left, right = (rows.reader(operand, dtype) for operand in instruction.operands[1:3])
     chosen = rows.reader(instruction.operands[3], np.bool_)
@@ -699,7 +701,7 @@ def _select(instruction: Instruction, rows: Rows) -> Effect:
     return lambda wave: write(wave, np.where(chosen(wave), left(wave), right(wave)))
 
 
-def _select_by_sign(instruction: Instruction, rows: Rows) -> Effect:
+def _select_by_sign(instruction: PtxInstruction, rows: RegisterRows) -> Effect:
     """`slct`: the first number where the third is not negative."""
     dtype = DTYPES[f"b{width(instruction.words[-2])}"]
     left, right = (rows.reader(operand, dtype) for operand in instruction.operands[1:3])
@@ -710,11 +712,11 @@ def _select_by_sign(instruction: Instruction, rows: Rows) -> Effect:
 # --- moves and conversions -------------------------------------------------------------------------------------------
 
 
-def _move(instruction: Instruction, rows: Rows) -> Effect:
+def _move(instruction: PtxInstruction, rows: RegisterRows) -> Effect:
     """`mov`, which also packs registers into a wider one and unpacks them."""
     destination, source = instruction.operands
     bits = width(instruction.kind)
-    if isinstance(destination, Vector):
+    if isinstance(destination, RegisterVector):
         each = bits // len(destination.parts)
         read = rows.reader(source, bits_dtype(bits))
         writes = [rows.writer(part) for part in destination.parts]
@@ -731,7 +733,7 @@ def _move(instruction: Instruction, rows: Rows) -> Effect:
     if instruction.kind == "pred":
         read = rows.reader(source, np.bool_)
         return lambda wave: write(wave, read(wave))
-    if isinstance(source, Vector):
+    if isinstance(source, RegisterVector):
         read = _joined_reader(source, bits, rows)
         return lambda wave: write(wave, read(wave))
     read = rows.reader(source, bits_dtype(bits))
@@ -744,16 +746,14 @@ def _copied(source: Register, destination: Register, read: Read, write: Write) -
     """Return a copy between registers.  A copy of a result that has yet to land gets it too."""
 
     def effect(wave: Wave) -> None:
-        wave.asynchronous.copied(wave, source, destination)
+        wave.asynchronous.copied(source, destination)
         write(wave, read(wave))
 
     return effect
 
 
-def _to_address(instruction: Instruction, rows: Rows) -> Effect:
+def _to_address(instruction: PtxInstruction, rows: RegisterRows) -> Effect:
     """`cvta`: a generic address to one of a space, or back.  Spaces are ranges of generic addresses."""
-    from harness.engines.ptx.memories import SHARED_WINDOW  # noqa: PLC0415 - memories need readers of operands
-
     bits = width(instruction.kind)
     read, write = rows.reader(instruction.operands[1], bits_dtype(bits)), rows.writer(instruction.operands[0])
     is_shared = any(word.startswith("shared") for word in instruction.words)
@@ -765,7 +765,7 @@ def _to_address(instruction: Instruction, rows: Rows) -> Effect:
     return lambda wave: write(wave, read(wave) + window)
 
 
-def _convert(instruction: Instruction, rows: Rows) -> Effect:
+def _convert(instruction: PtxInstruction, rows: RegisterRows) -> Effect:
     """`cvt` between scalar types; packed and narrow ones go through `_general`."""
     target, source = instruction.words[-2:]
     words = set(instruction.words)
@@ -806,7 +806,9 @@ def _saturated(values: Array, limits: np.iinfo[Any]) -> Array:
     return np.clip(values, max(limits.min, wide.min), min(limits.max, wide.max)).astype(limits.dtype)
 
 
-def _integer_conversion(instruction: Instruction, read: Read, write: Write, to: type[Any], words: set[str]) -> Effect:
+def _integer_conversion(
+    instruction: PtxInstruction, read: Read, write: Write, to: type[Any], words: set[str]
+) -> Effect:
     """Return a conversion between an integer and a floating-point type.  Integers saturate; NaN becomes zero."""
     if np.dtype(to).kind == "f":
         if not words.isdisjoint(("rz", "rm", "rp")):
@@ -831,7 +833,7 @@ def _integer_conversion(instruction: Instruction, read: Read, write: Write, to: 
     return effect
 
 
-def _converted(instruction: Instruction, rows: Rows) -> Effect:
+def _converted(instruction: PtxInstruction, rows: RegisterRows) -> Effect:
     """Return a conversion from or to a packed or narrow type."""
     target, source = instruction.words[-2:]
     if source in {"f16", "bf16"} and target == "f32" and len(instruction.operands) == 2:
@@ -842,7 +844,7 @@ def _converted(instruction: Instruction, rows: Rows) -> Effect:
     return _general(instruction, rows)
 
 
-_BUILDERS: Mapping[str, Callable[[Instruction, Rows], Effect]] = {
+_BUILDERS: Mapping[str, Callable[[PtxInstruction, RegisterRows], Effect]] = {
     "abs": _simple({"s": np.abs, "f": np.abs}),
     "add": _float_or({"s": np.add, "u": np.add, "b": np.add, "f": np.add}),
     "and": _simple({"b": np.bitwise_and, "p": np.logical_and}),

@@ -7,11 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from harness.engines.ptx.copies import AsyncWork
-from harness.engines.ptx.ir import PtxKernel
-from harness.engines.ptx.machine import PreparedKernel, Runner, Stuck
+from harness.engines.ptx.async_work import AsyncWork, SharedShadow
 from harness.engines.ptx.memories import Flaws, GlobalMemory, GlobalWatch, LocalMemory, Memories, SharedMemory
-from harness.engines.ptx.wave import Array, LaunchShape, Wave
+from harness.engines.ptx.ptx_kernel import PtxKernel
+from harness.engines.ptx.threads import Array, LaunchShape
+from harness.engines.ptx.wave import Wave
+from harness.engines.ptx.wave_runner import PreparedKernel, StuckThreads, WaveRunner
 from harness.errors import CannotExecute
 
 MOST_THREADS = 1 << 14
@@ -39,7 +40,7 @@ class PtxLaunch:
     seed: int = 0
     step_limit: int = STEP_LIMIT
 
-    def run(self) -> Stuck | None:
+    def run(self) -> StuckThreads | None:
         """Execute all CTAs; return who waits for ever, if anyone does.
 
         Raises:
@@ -48,7 +49,7 @@ class PtxLaunch:
         for ctas in self._waves():
             wave = self._wave(ctas)
             with np.errstate(all="ignore"):
-                stuck = Runner(self.prepared, wave, self.step_limit).run()
+                stuck = WaveRunner(self.prepared, wave, self.step_limit).run()
             if stuck is not None:
                 return stuck
         return None
@@ -72,7 +73,7 @@ class PtxLaunch:
             flaws=self.flaws,
             on_global=self.watch,
         )
-        return Wave(kernel, self.prepared.registers, self.shape, ctas, memories, AsyncWork(self.seed))
+        return Wave(kernel, self.prepared.registers, self.shape, ctas, memories, AsyncWork(SharedShadow(), self.seed))
 
 
 def pack_parameters(kernel: PtxKernel, values: Sequence[Any]) -> Array:

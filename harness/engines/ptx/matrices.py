@@ -11,10 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from harness.engines.ptx.accesses import report
 from harness.engines.ptx.fragments import left_fragment, right_fragment, sum_fragment
-from harness.engines.ptx.ir import Instruction, Operand, Vector
-from harness.engines.ptx.wave import WARP, Array, Effect, Read, Rows, Wave
+from harness.engines.ptx.lane_accesses import report
+from harness.engines.ptx.ptx_kernel import Operand, PtxInstruction, RegisterVector
+from harness.engines.ptx.threads import WARP, Array
+from harness.engines.ptx.wave import Effect, Read, RegisterRows, Wave
 from harness.engines.virtual.numbers import float8
 from harness.errors import CannotExecute
 
@@ -24,7 +25,7 @@ TENSOR_FLOAT_MASK = np.uint32(0xFFFFE000)
 """The bits of a float32 that a tensor core reads as tf32."""
 
 
-def matrix_effect(instruction: Instruction, rows: Rows) -> Effect | None:
+def matrix_effect(instruction: PtxInstruction, rows: RegisterRows) -> Effect | None:
     """Return the effect of an instruction on matrices that one warp holds; None for another instruction."""
     match instruction.root:
         case "mma":
@@ -38,7 +39,7 @@ def matrix_effect(instruction: Instruction, rows: Rows) -> Effect | None:
 
 
 def parts(operand: Operand) -> Sequence[Operand]:
-    return operand.parts if isinstance(operand, Vector) else (operand,)
+    return operand.parts if isinstance(operand, RegisterVector) else (operand,)
 
 
 def numbers_of(raw: Array, kind: str) -> Array:
@@ -111,7 +112,7 @@ class RegisterGroup:
     dtype: type[Any]
 
     @classmethod
-    def of(cls, operand: Operand, bits: int, rows: Rows) -> "RegisterGroup":
+    def of(cls, operand: Operand, bits: int, rows: RegisterRows) -> "RegisterGroup":
         dtype = np.uint64 if bits == 64 else np.uint32
         return cls(tuple(rows.reader(part, dtype) for part in parts(operand)), dtype)
 
@@ -123,7 +124,7 @@ class RegisterGroup:
         return whole.reshape(-1, WARP, len(self.reads))[warps]
 
 
-def write_registers(wave: Wave, operand: Operand, rows: Rows) -> Callable[[Array, Array], None]:
+def write_registers(wave: Wave, operand: Operand, rows: RegisterRows) -> Callable[[Array, Array], None]:
     """Return a function that writes registers of some warps, with the axes warp, lane, register."""
     writers = [rows.writer(part) for part in parts(operand)]
 
@@ -141,7 +142,7 @@ def product(left: Array, right: Array, addend: Array) -> Array:
     return np.matmul(left, right) + addend
 
 
-def _multiply(instruction: Instruction, rows: Rows) -> Effect:
+def _multiply(instruction: PtxInstruction, rows: RegisterRows) -> Effect:
     words = instruction.words
     shape = next((found for word in words if (found := _SHAPE.match(word))), None)
     kinds = [word for word in words if word in _WIDTHS]
@@ -181,7 +182,7 @@ def _small_left(depth: int) -> tuple[Array, Array]:
     return lanes >> 2, lanes & 3
 
 
-def _load_matrices(instruction: Instruction, rows: Rows) -> Effect:
+def _load_matrices(instruction: PtxInstruction, rows: RegisterRows) -> Effect:
     count, transposed = _form(instruction)
     address, _ = rows.address(instruction.operands[1])
     writers = [rows.writer(part) for part in parts(instruction.operands[0])]
@@ -202,7 +203,7 @@ def _load_matrices(instruction: Instruction, rows: Rows) -> Effect:
     return effect
 
 
-def _store_matrices(instruction: Instruction, rows: Rows) -> Effect:
+def _store_matrices(instruction: PtxInstruction, rows: RegisterRows) -> Effect:
     count, transposed = _form(instruction)
     address, _ = rows.address(instruction.operands[0])
     reads = [rows.reader(part, np.uint32) for part in parts(instruction.operands[1])]
@@ -223,7 +224,7 @@ def _store_matrices(instruction: Instruction, rows: Rows) -> Effect:
     return effect
 
 
-def _form(instruction: Instruction) -> tuple[int, bool]:
+def _form(instruction: PtxInstruction) -> tuple[int, bool]:
     words = instruction.words
     if "m8n8" not in words or "b16" not in words:
         raise CannotExecute(f"the PTX instruction {instruction.opcode}")
@@ -231,7 +232,7 @@ def _form(instruction: Instruction) -> tuple[int, bool]:
 
 
 def _row_places(
-    wave: Wave, instruction: Instruction, addresses: Array, warps: Array, count: int, *, stores: bool = False
+    wave: Wave, instruction: PtxInstruction, addresses: Array, warps: Array, count: int, *, stores: bool = False
 ) -> Array:
     """Return the places in shared memory of the eight rows of each matrix: axes warp, matrix, row."""
     lanes = np.broadcast_to(addresses, (wave.size,)).reshape(-1, WARP)[warps, : 8 * count]
@@ -247,6 +248,7 @@ def _row_places(
         thread = int(threads[np.flatnonzero(outside)[0]])
         report(wave, instruction, "outside shared memory", thread, f"of {shared.size_bytes} bytes")
         places = np.where(outside, 0, places)
-    hook = wave.asynchronous.stored if stores else wave.asynchronous.loaded
-    hook(wave, instruction, threads, places, 16)
+    shadow = wave.asynchronous.shadow
+    hook = shadow.stored if stores else shadow.loaded
+    hook(instruction, threads, places, 16)
     return places.reshape(len(warps), count, 8)

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from harness.engines.ptx.ir import Instruction, PtxKernel
-from harness.engines.ptx.wave import Array
+from harness.engines.ptx.ptx_kernel import PtxInstruction, PtxKernel
+from harness.engines.ptx.threads import Array
 
 REGION_SPACING = 1 << 36
 """The distance of the first bytes of two regions."""
@@ -30,7 +30,7 @@ FRESH_BYTE = 0xFF
 
 
 @dataclass(slots=True, eq=False)
-class Region:
+class MemoryRegion:
     """Bytes of global memory that belong together: a storage of the launch, or a variable of the kernel."""
 
     name: str
@@ -54,10 +54,10 @@ class Region:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Part:
+class RegionPart:
     """The lanes of one access that lie in one region."""
 
-    region: Region
+    region: MemoryRegion
     lanes: Array | slice
     """Their places in the access."""
     offsets: Array
@@ -68,20 +68,20 @@ class GlobalMemory:
     """The regions of one launch by address."""
 
     def __init__(self) -> None:
-        self.regions: list[Region] = []
+        self.regions: list[MemoryRegion] = []
         self.find: Callable[[int], bool] = lambda address: False  # noqa: ARG005 - the default finds nothing
         """Adds the region that holds an address of this process; returns False if there is none."""
         self._bases = np.zeros(0, np.int64)
 
-    def add(self, name: str, content: Array, number: int = -1, address: int = 0) -> Region:
+    def add(self, name: str, content: Array, number: int = -1, address: int = 0) -> MemoryRegion:
         """Add a region; `address` only for memory whose own address the kernel may hold."""
-        region = Region(name, address or (len(self.regions) + 1) * REGION_SPACING, content, number)
+        region = MemoryRegion(name, address or (len(self.regions) + 1) * REGION_SPACING, content, number)
         self.regions.append(region)
         self.regions.sort(key=lambda region: region.address)
         self._bases = np.array([region.address for region in self.regions], np.int64)
         return region
 
-    def parts(self, addresses: Array, size_bytes: int) -> tuple[list[Part], Array | None]:
+    def parts(self, addresses: Array, size_bytes: int) -> tuple[list[RegionPart], Array | None]:
         """Return the parts of an access by region, and a mask of the lanes that lie in none; None if all do."""
         if not len(addresses):
             return [], None
@@ -90,30 +90,31 @@ class GlobalMemory:
         if at >= 0:
             region = self.regions[at]
             if high + size_bytes <= region.address + region.size_bytes:
-                return [Part(region=region, lanes=slice(None), offsets=addresses - region.address)], None
+                return [RegionPart(region=region, lanes=slice(None), offsets=addresses - region.address)], None
         return self._split(addresses, size_bytes)
 
-    def _split(self, addresses: Array, size_bytes: int) -> tuple[list[Part], Array | None]:
+    def _split(self, addresses: Array, size_bytes: int) -> tuple[list[RegionPart], Array | None]:
         self._find_missing(addresses, size_bytes)
         which = np.searchsorted(self._bases, addresses, side="right") - 1
         stray = np.ones(len(addresses), np.bool_)
-        parts: list[Part] = []
+        parts: list[RegionPart] = []
         for number in np.unique(which[which >= 0]).tolist():
             region = self.regions[number]
             offsets = addresses - region.address
             inside = (which == number) & (offsets + size_bytes <= region.size_bytes)
             if inside.any():
-                parts.append(Part(region=region, lanes=np.flatnonzero(inside), offsets=offsets[inside]))
+                parts.append(RegionPart(region=region, lanes=np.flatnonzero(inside), offsets=offsets[inside]))
                 stray &= ~inside
         return parts, stray if stray.any() else None
-
 
     def _find_missing(self, addresses: Array, size_bytes: int) -> None:
         """Add regions for addresses that the kernel has read from memory."""
         for _ in range(MOST_FOUND):
             which = np.searchsorted(self._bases, addresses, side="right") - 1
             ends = np.array([region.address + region.size_bytes for region in self.regions], np.int64)
-            missing = (which < 0) | (addresses + size_bytes > ends[which]) if len(ends) else np.ones(len(addresses), np.bool_)
+            missing = (
+                (which < 0) | (addresses + size_bytes > ends[which]) if len(ends) else np.ones(len(addresses), np.bool_)
+            )
             # Addresses near a region are beyond its end.
             near = (which >= 0) & (addresses - self._bases[which] < REGION_SPACING) if len(ends) else ~missing
             candidates = addresses[missing & ~near]
@@ -172,13 +173,13 @@ class Flaw:
     """Something that an instruction does and no right kernel does."""
 
     kind: str
-    instruction: Instruction
+    instruction: PtxInstruction
     cta: int
     """The linear id of the CTA."""
     warp: int
     text: str
     """What was seen, for example the address."""
-    other: Instruction | None = None
+    other: PtxInstruction | None = None
     """The earlier instruction that it conflicts with."""
     other_warp: int = -1
 
@@ -212,16 +213,16 @@ class Memories:
 class GlobalWatch:
     """Hears of accesses to global memory; the default hears nothing."""
 
-    def stray(self, instruction: Instruction, addresses: Array, programs: Array, size_bytes: int) -> None:
+    def stray(self, instruction: PtxInstruction, addresses: Array, programs: Array, size_bytes: int) -> None:
         """Called for lanes whose addresses belong to no region; they are dropped."""
 
-    def loaded(self, instruction: Instruction, part: Part, values: Array, programs: Array) -> None:
+    def loaded(self, instruction: PtxInstruction, part: RegionPart, values: Array, programs: Array) -> None:
         """Called for the lanes of a load in one region."""
 
-    def stored(self, instruction: Instruction, part: Part, size_bytes: int, programs: Array) -> None:
+    def stored(self, instruction: PtxInstruction, part: RegionPart, size_bytes: int, programs: Array) -> None:
         """Called before the lanes of a store in one region take effect."""
 
-    def updated(self, instruction: Instruction, part: Part, size_bytes: int, programs: Array) -> None:
+    def updated(self, instruction: PtxInstruction, part: RegionPart, size_bytes: int, programs: Array) -> None:
         """Called before the lanes of an atomic in one region take effect."""
 
 

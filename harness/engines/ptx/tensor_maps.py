@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from harness.engines.ptx.wave import Array
+from harness.engines.ptx.threads import Array
 
 MAP_BYTES = 128
 RANKS = 5

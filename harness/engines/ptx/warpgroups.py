@@ -10,10 +10,11 @@ import numpy as np
 
 from harness.engines.ptx.descriptors import MatrixPlaces
 from harness.engines.ptx.fragments import left_fragment, sum_fragment
-from harness.engines.ptx.groups import threads_of
-from harness.engines.ptx.ir import Immediate, Instruction, Operand, Register, Vector
+from harness.engines.ptx.lane_accesses import read_tile
 from harness.engines.ptx.matrices import RegisterGroup, gather, numbers_of, parts, product, registers_of
-from harness.engines.ptx.wave import WARP, Array, Effect, Read, Rows, Wave
+from harness.engines.ptx.ptx_kernel import Immediate, Operand, PtxInstruction, Register, RegisterVector
+from harness.engines.ptx.threads import WARP, Array
+from harness.engines.ptx.wave import Effect, Read, RegisterRows, Wave
 from harness.errors import CannotExecute
 
 _SHAPE = re.compile(r"m64n(\d+)k(\d+)$")
@@ -22,7 +23,7 @@ WARPS = 4
 HEIGHT = 64
 
 
-def warpgroup_effect(instruction: Instruction, rows: Rows) -> Effect:
+def warpgroup_effect(instruction: PtxInstruction, rows: RegisterRows) -> Effect:
     """Return the effect of a `wgmma` instruction.
 
     Raises:
@@ -32,11 +33,11 @@ def warpgroup_effect(instruction: Instruction, rows: Rows) -> Effect:
         case "fence":
             return lambda wave: None
         case "commit_group":
-            return lambda wave: wave.asynchronous.products.commit(wave)
+            return lambda wave: wave.asynchronous.products.commit(wave.mask_of_active())
         case "wait_group":
             (count,) = instruction.operands
             assert isinstance(count, Immediate)
-            return lambda wave: wave.asynchronous.products.wait(wave, count.value)
+            return lambda wave: wave.asynchronous.products.wait(wave.mask_of_active(), count.value)
         case "mma_async":
             return _multiply(instruction, rows)
         case _:
@@ -47,7 +48,7 @@ def warpgroup_effect(instruction: Instruction, rows: Rows) -> Effect:
 class _Form:
     """The types and the shape of one instruction."""
 
-    instruction: Instruction
+    instruction: PtxInstruction
     width: int
     depth: int
     out: str
@@ -57,10 +58,10 @@ class _Form:
     transposes: tuple[bool, bool]
     """For both operands: neighbours along M or N are neighbours in memory."""
     signs: tuple[int, int]
-    rows: Rows
+    rows: RegisterRows
 
 
-def _form(instruction: Instruction, rows: Rows) -> _Form:
+def _form(instruction: PtxInstruction, rows: RegisterRows) -> _Form:
     words = instruction.words
     shape = next((found for word in words if (found := _SHAPE.match(word))), None)
     kinds = [word for word in words if word in {*_BITS, "f32", "s32"}]
@@ -68,7 +69,7 @@ def _form(instruction: Instruction, rows: Rows) -> _Form:
         raise CannotExecute(f"the PTX instruction {instruction.opcode}")
     destination, left, *_ = instruction.operands
     numbers = [part.value for part in instruction.operands[4:] if isinstance(part, Immediate)]
-    is_in_registers = isinstance(left, Vector)
+    is_in_registers = isinstance(left, RegisterVector)
     signs = (numbers[0], numbers[1]) if len(numbers) > 1 else (1, 1)
     flags = numbers[2:]
     left_flag = bool(flags[0]) if len(flags) == 2 else False
@@ -87,10 +88,10 @@ def _form(instruction: Instruction, rows: Rows) -> _Form:
     )
 
 
-def _multiply(instruction: Instruction, rows: Rows) -> Effect:
+def _multiply(instruction: PtxInstruction, rows: RegisterRows) -> Effect:
     form = _form(instruction, rows)
     left, right, keeps = instruction.operands[1:4]
-    fragments = RegisterGroup.of(left, 32, rows) if isinstance(left, Vector) else None
+    fragments = RegisterGroup.of(left, 32, rows) if isinstance(left, RegisterVector) else None
     left_descriptor = None if fragments is not None else rows.reader(left, np.uint64)
     right_descriptor = rows.reader(right, np.uint64)
     keeps_sum = rows.reader(keeps, np.bool_)
@@ -100,14 +101,14 @@ def _multiply(instruction: Instruction, rows: Rows) -> Effect:
         if len(warps) % WARPS or (warps[::WARPS] % WARPS).any():
             raise CannotExecute(f"{instruction.opcode} in a part of a warpgroup")
         work = _Product(
+            wave=wave,
             form=form,
-            threads=threads_of(wave),
             warps=warps,
             left=_first_lanes(wave, left_descriptor, warps) if left_descriptor is not None else None,
             fragments=fragments.read(wave, warps) if fragments is not None else None,
             right=_first_lanes(wave, right_descriptor, warps),
             keeps=_first_lanes(wave, keeps_sum, warps),
-            issued=wave.asynchronous.snapshot(wave),
+            issued=wave.asynchronous.shadow.snapshot(),
         )
         wave.asynchronous.products.issue(work)
 
@@ -124,8 +125,8 @@ def _first_lanes(wave: Wave, read: Read, warps: Array) -> Array:
 class _Product:
     """One `wgmma` that has been issued."""
 
+    wave: Wave
     form: _Form
-    threads: Array
     warps: Array
     left: Array | None
     """The descriptors of the left operand; None if it is in registers."""
@@ -137,9 +138,9 @@ class _Product:
     copies: list[tuple[Register, Register]] = field(default_factory=list["tuple[Register, Register]"])
     """Copies of results that were made before they landed."""
 
-    def land(self, wave: Wave, landing: Array) -> None:
+    def land(self, landing: Array) -> None:
         """Compute the sums of the warpgroups that wait."""
-        form = self.form
+        form, wave = self.form, self.wave
         waits = landing.reshape(-1, WARP)[:, 0][self.warps[::WARPS]]
         if not waits.any():
             return
@@ -165,7 +166,7 @@ class _Product:
         count = HEIGHT if is_left else form.width
         transposed = form.transposes[0 if is_left else 1]
         places = MatrixPlaces.hopper(descriptors).addresses(count, form.depth, size, is_depth_inner=not transposed)
-        raw = wave.asynchronous.read_tile(wave, form.instruction, warps[:, 0] * WARP, places, size, self.issued)
+        raw = read_tile(wave, form.instruction, warps[:, 0] * WARP, places, size, self.issued)
         return elements(raw, kind)
 
     def _sums(self, wave: Wave, warps: Array) -> Array:

@@ -4,13 +4,14 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
-from harness.engines.ptx.ir import Instruction, Pair
 from harness.engines.ptx.lanes import DTYPES
-from harness.engines.ptx.wave import WARP, Array, Effect, Rows, Wave
+from harness.engines.ptx.ptx_kernel import Pair, PtxInstruction
+from harness.engines.ptx.threads import WARP, Array
+from harness.engines.ptx.wave import Effect, RegisterRows, Wave
 from harness.errors import CannotExecute
 
 
-def warp_effect(instruction: Instruction, rows: Rows) -> Effect | None:
+def warp_effect(instruction: PtxInstruction, rows: RegisterRows) -> Effect | None:
     """Return the effect of an instruction of a whole warp; None for another instruction."""
     build = _BUILDERS.get(instruction.root)
     return build(instruction, rows) if build is not None else None
@@ -27,7 +28,7 @@ def _taking_part(wave: Wave) -> Array:
     return wave.mask.reshape(-1, WARP)
 
 
-def _shuffle(instruction: Instruction, rows: Rows) -> Effect:
+def _shuffle(instruction: PtxInstruction, rows: RegisterRows) -> Effect:
     """`shfl.sync`: each lane reads a register of another lane of its segment."""
     mode = instruction.words[2]
     destination, source, by, clamp = instruction.operands[:4]
@@ -68,7 +69,7 @@ def _shuffle(instruction: Instruction, rows: Rows) -> Effect:
     return effect
 
 
-def _vote(instruction: Instruction, rows: Rows) -> Effect:
+def _vote(instruction: PtxInstruction, rows: RegisterRows) -> Effect:
     mode = next(word for word in ("ballot", "all", "any", "uni") if word in instruction.words)
     destination, source, members = instruction.operands
     read, write, mask = rows.reader(source, np.bool_), rows.writer(destination), rows.reader(members, np.uint32)
@@ -106,7 +107,7 @@ _REDUCTIONS: Mapping[str, Callable[[Array], Array]] = {
 }
 
 
-def _reduce(instruction: Instruction, rows: Rows) -> Effect:
+def _reduce(instruction: PtxInstruction, rows: RegisterRows) -> Effect:
     """`redux.sync`: one number of all lanes.  Every lane must take part, as in Triton's code."""
     operation = next((word for word in instruction.words if word in _REDUCTIONS), None)
     destination, source, _ = instruction.operands
@@ -127,7 +128,7 @@ def _reduce(instruction: Instruction, rows: Rows) -> Effect:
     return effect
 
 
-def _elect(instruction: Instruction, rows: Rows) -> Effect:
+def _elect(instruction: PtxInstruction, rows: RegisterRows) -> Effect:
     """`elect.sync`: the first member that takes part is the leader."""
     destination, members = instruction.operands
     assert isinstance(destination, Pair)
@@ -143,7 +144,7 @@ def _elect(instruction: Instruction, rows: Rows) -> Effect:
     return effect
 
 
-def _active_mask(instruction: Instruction, rows: Rows) -> Effect:
+def _active_mask(instruction: PtxInstruction, rows: RegisterRows) -> Effect:
     write = rows.writer(instruction.operands[0])
 
     def effect(wave: Wave) -> None:
@@ -153,7 +154,7 @@ def _active_mask(instruction: Instruction, rows: Rows) -> Effect:
     return effect
 
 
-def _match(instruction: Instruction, rows: Rows) -> Effect:
+def _match(instruction: PtxInstruction, rows: RegisterRows) -> Effect:
     """`match.any.sync`: which lanes hold the same value."""
     if "any" not in instruction.words:
         raise CannotExecute(f"the PTX instruction {instruction.opcode}")
@@ -171,7 +172,7 @@ def _match(instruction: Instruction, rows: Rows) -> Effect:
     return effect
 
 
-_BUILDERS: Mapping[str, Callable[[Instruction, Rows], Effect]] = {
+_BUILDERS: Mapping[str, Callable[[PtxInstruction, RegisterRows], Effect]] = {
     "activemask": _active_mask,
     "elect": _elect,
     "match": _match,

@@ -5,38 +5,31 @@ warp, lane by lane.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from harness.engines.ptx.async_work import AsyncWork
+from harness.engines.ptx.barriers import Barriers
 from harness.engines.ptx.flow import RegisterFile
-from harness.engines.ptx.ir import Address, Immediate, Negated, Operand, PtxKernel, Register, Sink, Special, Symbol
+from harness.engines.ptx.memories import Memories
+from harness.engines.ptx.ptx_kernel import (
+    Address,
+    Immediate,
+    Negated,
+    Operand,
+    PtxKernel,
+    Register,
+    Sink,
+    Special,
+    Symbol,
+)
+from harness.engines.ptx.threads import ROW_TYPES, WARP, Array, LaunchShape
 from harness.errors import CannotExecute
 
-if TYPE_CHECKING:
-    from harness.engines.ptx.copies import AsyncWork
-    from harness.engines.ptx.memories import Memories
-
-Array = NDArray[Any]
-WARP = 32
-ROW_TYPES: Mapping[int, type[Any]] = {1: np.bool_, 8: np.uint8, 16: np.uint16, 32: np.uint32, 64: np.uint64}
 NANOSECONDS_PER_CLOCK_READ = 1000
 """Every read of a clock advances it by this much, so loops that wait for a time end."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LaunchShape:
-    """The grid of a launch, its clusters, and the GPU that it pretends to run on."""
-
-    grid: tuple[int, int, int]
-    threads: int
-    """The threads of a CTA."""
-    cluster: int = 1
-    """The CTAs of a cluster, along x."""
-    sms: int = 1
 
 
 class Wave:
@@ -48,8 +41,8 @@ class Wave:
         registers: RegisterFile,
         shape: LaunchShape,
         ctas: Array,
-        memories: "Memories",
-        asynchronous: "AsyncWork",
+        memories: Memories,
+        asynchronous: AsyncWork,
     ) -> None:
         """`ctas` are linear CTA ids, whole clusters."""
         self.kernel = kernel
@@ -57,6 +50,7 @@ class Wave:
         self.ctas = ctas
         self.memories = memories
         self.asynchronous = asynchronous
+        self.barriers = Barriers(len(ctas), shape, memories.flaws, asynchronous, ctas)
         self.warps = shape.threads // WARP
         self.size = len(ctas) * shape.threads
         self.mask: Array | None = None
@@ -86,6 +80,10 @@ class Wave:
     @cached_property
     def lane(self) -> Array:
         return (self.thread % WARP).astype(np.uint32)
+
+    def mask_of_active(self) -> Array:
+        """Return the mask of the threads that the instruction acts on, as a copy."""
+        return np.ones(self.size, np.bool_) if self.mask is None else self.mask.copy()
 
     def active(self) -> Array:
         """Return the indices of the threads that the instruction acts on."""
@@ -183,7 +181,7 @@ Write = Callable[[Wave, Array], None]
 """Sets a register of the threads of `Wave.mask`; the values are those of all threads."""
 
 
-class Rows:
+class RegisterRows:
     """Makes readers and writers of operands, for the register file of one kernel."""
 
     def __init__(self, registers: RegisterFile, kernel: PtxKernel, addresses: Mapping[str, int]) -> None:

@@ -177,7 +177,7 @@ class Launches:
         self._poison_of = lambda address: self._scratch_poison.get(address) or poison_of(address)
         self._compile_now = compile_now
         self.settings = settings
-        self._compiled_kernels: dict[tuple[str, ...], Compiled] = {}
+        self._compiled_kernels: dict[tuple[str, ...], CompiledTtir] = {}
 
     @contextmanager
     def exactly(self, memory: ExactMemory, growth: RoundingGrowth | None) -> Generator[None]:
@@ -210,7 +210,7 @@ class Launches:
             raise
 
     def _launch(self, request: LaunchRequest) -> None:
-        case, compiled = self.case_launches, self._compiled(request)
+        case, compiled = self.case_launches, self.compiled(request)
         scratch_bytes = self._scratch_bytes(compiled, request)
         chosen = self._chosen()
         builds = tuple(map(self._config_build, chosen.builds))
@@ -225,7 +225,7 @@ class Launches:
 
     # --- scratch memory ---
 
-    def _execute_with_scratch(self, compiled: "Compiled", request: LaunchRequest, size_bytes: int) -> None:
+    def _execute_with_scratch(self, compiled: "CompiledTtir", request: LaunchRequest, size_bytes: int) -> None:
         case, asked = self.case_launches, self._scratch_request(compiled, request, size_bytes)
         scratch = allocated(
             asked,
@@ -244,7 +244,7 @@ class Launches:
             reads = (event for event in case.memory[before:] if isinstance(event, UninitialisedRead))
             case.memory += tuple(scratch.accesses(reads))
 
-    def _scratch_request(self, compiled: "Compiled", request: LaunchRequest, size_bytes: int) -> ScratchRequest:
+    def _scratch_request(self, compiled: "CompiledTtir", request: LaunchRequest, size_bytes: int) -> ScratchRequest:
         site = AccessSite(
             kernel=request.source.fn.__name__,
             launch=len(self.case_launches.launches) - 1,
@@ -260,14 +260,14 @@ class Launches:
 
     # --- kernels ---
 
-    def _compiled(self, request: LaunchRequest) -> "Compiled":
+    def compiled(self, request: LaunchRequest) -> "CompiledTtir":
         options = options_of(request.metadata)
         # A string caches its hash, so the long text as a key costs no more than a short one.
         key = (request.ttir, *map(str, options.values()))
         if key not in self._compiled_kernels:
             began = time.perf_counter()
             facts = read_kernel_facts(request.ttir, self.device.arch, options)
-            compiled = Compiled(facts, self._thread_check(request.ttir, facts), may_wait=may_wait(facts.module))
+            compiled = CompiledTtir(facts, self._thread_check(request.ttir, facts), may_wait=may_wait(facts.module))
             self.case_launches.add_seconds("parse", time.perf_counter() - began)
             if any(operation.name in SCRATCH_OPERATIONS for operation in facts.module.kernel.body.all_operations()):
                 resources = self._compile_now(request.ttir, options)
@@ -306,11 +306,11 @@ class Launches:
             draft.rename(path)
 
     @staticmethod
-    def _scratch_bytes(compiled: "Compiled", request: LaunchRequest) -> int:
+    def _scratch_bytes(compiled: "CompiledTtir", request: LaunchRequest) -> int:
         x, y, z = request.grid
         return x * y * z * getattr(request.metadata, "num_ctas", 1) * compiled.scratch_bytes_per_program
 
-    def _occupancy(self, compiled: "Compiled", request: LaunchRequest) -> Occupancy:
+    def _occupancy(self, compiled: "CompiledTtir", request: LaunchRequest) -> Occupancy:
         if compiled.occupancy is None:
             resources = self._compile_now(request.ttir, compiled.facts.options)
             threads = request.metadata.num_warps * self.device.warp_size
@@ -320,7 +320,7 @@ class Launches:
 
     # --- executing ---
 
-    def _execute(self, compiled: "Compiled", request: LaunchRequest) -> None:
+    def _execute(self, compiled: "CompiledTtir", request: LaunchRequest) -> None:
         case = self.case_launches
         grid = LaunchGrid(*request.grid)
         # CUDA refuses such a grid, so no program runs.  The ids of a sample would be ids that no GPU program has.
@@ -328,7 +328,7 @@ class Launches:
         if not grid.programs or is_refused:
             return
         began = time.perf_counter()
-        launch = self._prepare(compiled, request, grid)
+        launch = self.prepare(compiled, request, grid)
         began += self._check_threads(compiled, launch)
         for argument in launch.binding.written:
             if argument.buffer is not None:
@@ -336,7 +336,7 @@ class Launches:
                 if (tensor := stored_tensor(argument, len(case.launches) - 1)) is not None:
                     case.stored[argument.buffer.address] = tensor
         steering = _Steering.of(launch, tensors_of(request)) if case.is_oversized else None
-        resident = ResidentLaunch(launch=launch, occupancy=lambda: self._occupancy(compiled, request))
+        resident = self.resident(compiled, request, launch)
         events = EventCollector()
         watched = _begin_watched(request)
         try:
@@ -358,8 +358,12 @@ class Launches:
             raise stuck_error(case.deadlocked)
         _end_watched(watched, launch)
 
+    def resident(self, compiled: "CompiledTtir", request: LaunchRequest, launch: PreparedLaunch) -> ResidentLaunch:
+        """Return a launch with the numbers of programs that the GPU holds."""
+        return ResidentLaunch(launch=launch, occupancy=lambda: self._occupancy(compiled, request))
+
     def _executor(
-        self, compiled: "Compiled", request: LaunchRequest, resident: ResidentLaunch, events: EventCollector
+        self, compiled: "CompiledTtir", request: LaunchRequest, resident: ResidentLaunch, events: EventCollector
     ) -> Executor:
         """Return what executes one launch."""
         del compiled, request
@@ -373,7 +377,7 @@ class Launches:
 
         return ThreadRaceCheck(facts.module, ttir, facts.options["num_warps"], compile_to)
 
-    def _check_threads(self, compiled: "Compiled", launch: PreparedLaunch) -> float:
+    def _check_threads(self, compiled: "CompiledTtir", launch: PreparedLaunch) -> float:
         """Look for races between the threads of a program, before the launch changes memory; return the seconds."""
         case, build = self.case_launches, compiled.facts.build
         if not case.checks_threads or launch.is_exact or launch.is_oversized:
@@ -390,7 +394,7 @@ class Launches:
         case.add_seconds("threads", seconds)
         return seconds
 
-    def _prepare(self, compiled: "Compiled", request: LaunchRequest, grid: LaunchGrid) -> PreparedLaunch:
+    def prepare(self, compiled: "CompiledTtir", request: LaunchRequest, grid: LaunchGrid) -> PreparedLaunch:
         case = self.case_launches
         module = compiled.facts.module
         arguments = dict(zip(request.source.fn.arg_names, request.arguments, strict=False))
@@ -478,7 +482,7 @@ class _Steering:
 
 
 @dataclass(slots=True)
-class Compiled:
+class CompiledTtir:
     """One kernel, compiled to TTIR with one set of options."""
 
     facts: KernelFacts

@@ -6,7 +6,7 @@ from ctypes.util import find_library
 import pytest
 import torch
 
-from harness.engines.cuda.comparison.differences import compare, roundings
+from harness.engines.comparison.differences import compare, roundings
 from harness.engines.cuda.memory.driver_memory import DeviceMemory
 from harness.errors import MissingPart
 from harness.model.launch_difference import Difference

@@ -10,7 +10,7 @@ import torch
 import triton
 import triton.language as tl
 
-from harness.engines.cuda.comparison.differences import SAMPLING_MARGIN
+from harness.engines.comparison.differences import SAMPLING_MARGIN
 from harness.engines.virtual.operations.random_rounding import EPSILON, EPSILONS, rounded_at_random
 from harness.engines.virtual.operations.table import HANDLERS
 from tests.engines.conftest import Gpu

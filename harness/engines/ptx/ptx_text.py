@@ -1,6 +1,6 @@
 """Reads the text of a PTX module, as Triton's compiler writes it.
 
-The text is cut into statements; each becomes one `Instruction`.  Registers and labels of an inner scope `{ … }` get
+The text is cut into statements; each becomes one `PtxInstruction`.  Registers and labels of an inner scope `{ … }` get
 names of their own.  Calls of functions in the same module are inlined, so a kernel has no call stack.
 """
 
@@ -11,21 +11,21 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import count
 
-from harness.engines.ptx.ir import (
+from harness.engines.ptx.ptx_kernel import (
     Address,
     Immediate,
-    Instruction,
     Negated,
     Operand,
     Pair,
-    Parameter,
+    PtxInstruction,
     PtxKernel,
+    PtxParameter,
     Register,
+    RegisterVector,
     Sink,
     Special,
     Symbol,
     Variable,
-    Vector,
 )
 from harness.errors import CannotExecute
 from harness.model.run import Source
@@ -135,7 +135,7 @@ class _Reader:
         self._files = dict(_FILE.findall(text))
         self._numbers = count()
         self._registers: list[Register] = []
-        self._instructions: list[Instruction] = []
+        self._instructions: list[PtxInstruction] = []
         self._labels: dict[str, int] = {}
         self._sources: dict[str, Source] = {}
         self._location = ""
@@ -291,7 +291,7 @@ class _Reader:
         self._append(words, operands, guard)
 
     def _append(self, words: tuple[str, ...], operands: tuple[Operand, ...], guard: Register | Negated | None) -> None:
-        self._instructions.append(Instruction(words, operands, guard, self._location))
+        self._instructions.append(PtxInstruction(words, operands, guard, self._location))
 
     # --- calls ---
 
@@ -318,7 +318,7 @@ class _Reader:
         if text.startswith("["):
             return self._address(text[1:-1].strip(), calls)
         if text.startswith("{"):
-            return Vector(tuple(self._operand(part, calls) for part in _parts(text[1:-1])))
+            return RegisterVector(tuple(self._operand(part, calls) for part in _parts(text[1:-1])))
         if "|" in text:
             first, second = text.split("|")
             return Pair(self._operand(first, calls), self._operand(second, calls))
@@ -411,7 +411,7 @@ class _Calls:
             slots, make = inner.registers, inner.make
         else:
             make = self._make
-        if isinstance(other, Vector):
+        if isinstance(other, RegisterVector):
             raise CannotExecute("a vector as the argument of a PTX call")
         if address.offset not in slots:
             slots[address.offset] = make(address.base.name, max(16, width_of(words[-1])))  # type: ignore[operator]
@@ -461,7 +461,7 @@ def _parts(text: str) -> list[str]:
     return [part for part in parts if part]
 
 
-def _parameters(text: str) -> Iterator[Parameter]:
+def _parameters(text: str) -> Iterator[PtxParameter]:
     offset = 0
     for part in text.strip("()").split(","):
         words = part.split()
@@ -475,7 +475,7 @@ def _parameters(text: str) -> Iterator[Parameter]:
         whole = size * int(found[2]) if found[2] else size
         align = int(words[words.index(".align") + 1]) if words[1] == ".align" else size
         offset = -(-offset // align) * align
-        yield Parameter(name=found[1], offset=offset, size_bytes=whole, is_aggregate=found[2] is not None)
+        yield PtxParameter(name=found[1], offset=offset, size_bytes=whole, is_aggregate=found[2] is not None)
         offset += whole
 
 

@@ -5,10 +5,10 @@ from typing import Any
 
 import numpy as np
 
-from harness.engines.ptx.builds import PtxBuild
-from harness.engines.ptx.memories import GlobalMemory, Region
+from harness.engines.ptx.memories import GlobalMemory, MemoryRegion
+from harness.engines.ptx.ptx_builds import PtxBuild
 from harness.engines.ptx.tensor_maps import SWIZZLE_BYTES, encode
-from harness.engines.ptx.wave import Array
+from harness.engines.ptx.threads import Array
 from harness.engines.ttir.ir import Function, Type
 from harness.engines.virtual.binding import Binding
 from harness.engines.virtual.memory.arguments import Buffer
@@ -36,7 +36,7 @@ class DeviceArguments:
         """
         self._binding, self._build = binding, build
         self.memory = GlobalMemory()
-        self._regions: dict[int, Region] = {}
+        self._regions: dict[int, MemoryRegion] = {}
         self.buffers: dict[int, Buffer] = {}
         """By the number of a region."""
         for number, buffer in enumerate(binding.buffers):

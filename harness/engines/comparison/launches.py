@@ -1,25 +1,19 @@
-"""Repeats each launch of the virtual GPU on the hardware GPU, from the same bytes, and compares all tensors afterwards.
+"""Repeats each launch of the virtual GPU on another machine, from the same bytes, and compares all tensors afterwards.
 
-The kernel is compiled for the hardware from the same source with the same options.  Its results are discarded: the case
-continues with the virtual GPU's.
+The other machine is a hardware GPU, or the one that executes PTX.  Its results are discarded: the case continues with
+the virtual GPU's.
 """
 
 from collections.abc import Generator, Iterable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
-from copy import copy
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import cached_property
-from pathlib import Path
-from typing import Any, cast
+from typing import Any, Protocol, cast
 
 import torch
 
-from harness.engines.cuda.comparison import incomparable
-from harness.engines.cuda.comparison.differences import compare, distance, doubt, roundings
-from harness.engines.cuda.memory.driver_memory import DeviceMemory
-from harness.engines.triton.driver import LaunchRequest, descriptor_tensor, tensors_of
-from harness.engines.triton.kernel_facts import BUILD_OPTIONS
-from harness.engines.triton.triton_seam import HardwareCannotLaunch, HardwareLauncher
+from harness.engines.comparison import incomparable
+from harness.engines.comparison.differences import compare, distance, doubt, roundings
+from harness.engines.triton.driver import LaunchRequest, tensors_of
 from harness.engines.virtual.launches import Launches, VirtualCaseLaunches
 from harness.engines.virtual.native.native_code import NativeCode
 from harness.engines.virtual.operations.random_rounding import rounded_at_random
@@ -35,12 +29,34 @@ MAX_SAMPLED_ELEMENTS = 1 << 22
 """The largest launch, in elements of all its tensors, that is repeated with random rounding."""
 
 
-class LaunchComparison:
-    """A launch handler that executes launches on the virtual GPU, then repeats them on the hardware GPU."""
+class CannotRepeat(Exception):
+    """The other machine cannot execute a launch."""
 
-    def __init__(self, launches: Launches, arch: int, cache: Path) -> None:
+
+class OtherMachine(Protocol):
+    """Executes launches again."""
+
+    arch: int
+    """The architecture that it executes code for."""
+    plainer: tuple[Plainer, ...]
+    """The plainer builds that it can make."""
+
+    def repeat(
+        self, request: LaunchRequest, before: Mapping[int, bytes], plainer: Plainer | None
+    ) -> dict[int, bytearray]:
+        """Execute a launch on copies of the storages, and return their bytes afterwards, by address.
+
+        Raises:
+            CannotRepeat: the machine cannot execute the launch.
+        """
+
+
+class LaunchComparison:
+    """A launch handler that executes launches on the virtual GPU, then repeats them on the other machine."""
+
+    def __init__(self, launches: Launches, other: OtherMachine) -> None:
         self._virtual = launches
-        self._arch, self._cache = arch, cache
+        self._other = other
         self._is_paused = False
         self._plainer: Plainer | None = None
         self.begin()
@@ -48,13 +64,13 @@ class LaunchComparison:
     def begin(self) -> None:
         """Reset the comparison for a new case."""
         self.unfinished: str | None = None
-        """The kernel whose launch on the hardware GPU has not finished."""
+        """The kernel whose launch on the other machine has not finished."""
         self.differences: list[Difference] = []
         self.launches = 0
         self.skipped: list[tuple[str, str]] = []
 
     def __call__(self, request: LaunchRequest) -> None:
-        """Execute a launch on both GPUs and compare."""
+        """Execute a launch on both machines and compare."""
         kernel = request.source.fn.__name__
         case_launches = self._virtual.case_launches
         if self._is_paused or request.model:
@@ -66,7 +82,7 @@ class LaunchComparison:
         reasons = (
             _incomparable_case(case_launches),
             _foreign_argument(request),
-            incomparable.reason(request.ttir, emulated, self._arch),
+            incomparable.reason(request.ttir, emulated, self._other.arch),
         )
         if reason := next(filter(None, reasons), ""):
             self._virtual(request)
@@ -83,9 +99,9 @@ class LaunchComparison:
             return
         self.unfinished = kernel
         try:
-            after = self._on_hardware(request, before, self._plainer)
-        except HardwareCannotLaunch as error:
-            self.skipped.append((kernel, f"the hardware GPU cannot: {error}"))
+            after = self._other.repeat(request, before, self._plainer)
+        except CannotRepeat as error:
+            self.skipped.append((kernel, str(error)))
         else:
             self.launches += 1
             if self._plainer is None:
@@ -99,15 +115,15 @@ class LaunchComparison:
         """
         errors = dict[str, torch.Tensor]()
         differences = self._differences(done, after, errors)
-        for plainer in Plainer:
+        for plainer in self._other.plainer:
             unexplained = [
                 name for name, seen in differences.items() if not seen.is_explained and seen.agrees_once is None
             ]
             if not unexplained:
                 break
             try:
-                plain = self._differences(done, self._on_hardware(done.request, done.before, plainer), errors)
-            except HardwareCannotLaunch:
+                plain = self._differences(done, self._other.repeat(done.request, done.before, plainer), errors)
+            except CannotRepeat:
                 continue
             for name in unexplained:
                 if plain[name].is_explained:
@@ -155,50 +171,6 @@ class LaunchComparison:
             yield
         finally:
             self._plainer = None
-
-    @cached_property
-    def _memory(self) -> DeviceMemory:
-        """Created by the first launch, since CUDA must not start before the process is forked."""
-        return DeviceMemory()
-
-    @cached_property
-    def _launcher(self) -> HardwareLauncher:
-        return HardwareLauncher(self._arch, self._cache)
-
-    def _on_hardware(
-        self, request: LaunchRequest, before: Mapping[int, bytes], plainer: Plainer | None = None
-    ) -> dict[int, bytearray]:
-        options = {name: getattr(request.metadata, name) for name in BUILD_OPTIONS}
-        if plainer is Plainer.UNFUSED:
-            options["enable_fp_fusion"] = False
-        kernel = self._launcher.compiled(
-            request.source, options, request.ttir, ptxas_optimises=plainer is not Plainer.UNOPTIMISED
-        )
-        self._memory.enter()
-        contents = {address: bytearray(content) for address, content in before.items()}
-        with ExitStack() as stack:
-            addresses = {
-                address: stack.enter_context(self._memory.holding(memoryview(content)))
-                for address, content in contents.items()
-            }
-
-            def on_device(value: object) -> object:
-                if isinstance(value, torch.Tensor):
-                    return DevicePointer(addresses[value.untyped_storage().data_ptr()] + _offset(value), value.dtype)
-                if (base := descriptor_tensor(value)) is None:
-                    return value
-                descriptor: Any = copy(value)
-                descriptor.base = on_device(base)
-                return descriptor
-
-            def scratch(size: int, align: int, stream: int | None) -> DevicePointer:
-                del align, stream  # the driver aligns to 256 bytes, and the launch is synchronous
-                address = stack.enter_context(self._memory.holding(memoryview(bytearray(size))))
-                return DevicePointer(address, torch.uint8)
-
-            arguments = [on_device(value) for value in request.arguments]
-            self._launcher.launch(kernel, request.grid, arguments, scratch)
-        return contents
 
     def _rounding_errors(
         self, request: LaunchRequest, tensors: Mapping[str, torch.Tensor], before: Mapping[int, bytes]
@@ -263,17 +235,6 @@ def _foreign_argument(request: LaunchRequest) -> str:
     return ""
 
 
-@dataclass(frozen=True, slots=True)
-class DevicePointer:
-    """An address and a type, which Triton accepts in place of a tensor."""
-
-    address: int
-    dtype: torch.dtype
-
-    def data_ptr(self) -> int:
-        return self.address
-
-
 def _storage_views(tensors: Iterable[torch.Tensor]) -> Iterator[tuple[int, memoryview]]:
     for tensor in tensors:
         storage = tensor.untyped_storage()
@@ -285,10 +246,6 @@ def _storage_views(tensors: Iterable[torch.Tensor]) -> Iterator[tuple[int, memor
 def _write(storages: Mapping[int, memoryview], contents: Mapping[int, bytes]) -> None:
     for address, view in storages.items():
         view[:] = contents[address]
-
-
-def _offset(tensor: torch.Tensor) -> int:
-    return int(tensor.storage_offset()) * tensor.element_size()
 
 
 def _like(tensor: torch.Tensor, content: bytearray) -> torch.Tensor:

@@ -48,7 +48,7 @@ class Negated:
 
 
 @dataclass(frozen=True, slots=True)
-class Vector:
+class RegisterVector:
     """`{a, b}`: several operands as one, the lowest first."""
 
     parts: tuple["Operand", ...]
@@ -71,11 +71,11 @@ class Address:
     coordinates: tuple["Operand", ...] = ()
 
 
-Operand = Register | Special | Immediate | Symbol | Sink | Negated | Vector | Pair | Address
+Operand = Register | Special | Immediate | Symbol | Sink | Negated | RegisterVector | Pair | Address
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Instruction:
+class PtxInstruction:
     """One instruction.  Its words are the parts of the opcode: `("ld", "global", "v4", "b32")`."""
 
     words: tuple[str, ...]
@@ -102,7 +102,7 @@ class Instruction:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Parameter:
+class PtxParameter:
     """A parameter of the entry: where its bytes begin among all parameters."""
 
     name: str
@@ -133,10 +133,10 @@ class PtxKernel:
     name: str
     target: str
     """`sm_90a`."""
-    parameters: tuple[Parameter, ...]
+    parameters: tuple[PtxParameter, ...]
     variables: Mapping[str, Variable]
     registers: tuple[Register, ...]
-    instructions: tuple[Instruction, ...]
+    instructions: tuple[PtxInstruction, ...]
     labels: Mapping[str, int]
     """By label, the index of the instruction that it precedes."""
     threads: int

@@ -11,23 +11,35 @@ from typing import TypeVar
 
 import numpy as np
 
-from harness.engines.ptx.accesses import access_effect
-from harness.engines.ptx.barriers import Barriers, blocking_effect
-from harness.engines.ptx.copies import AsyncWork, copy_effect
+from harness.engines.ptx.barrier_effects import Blocking, blocking_effect, is_retried
+from harness.engines.ptx.copies import copy_effect
 from harness.engines.ptx.flow import blocks_of, is_blocking, is_jump, register_file, target_blocks
-from harness.engines.ptx.ir import Instruction, Negated, PtxKernel, Register
+from harness.engines.ptx.lane_accesses import access_effect
 from harness.engines.ptx.lanes import lane_effect
 from harness.engines.ptx.matrices import matrix_effect
-from harness.engines.ptx.memories import Memories, shared_layout
+from harness.engines.ptx.memories import shared_layout
+from harness.engines.ptx.ptx_kernel import Negated, PtxInstruction, PtxKernel, Register
 from harness.engines.ptx.tensor_memory import tensor_memory_effect
+from harness.engines.ptx.threads import Array
 from harness.engines.ptx.warps import warp_effect
-from harness.engines.ptx.wave import Array, Effect, LaunchShape, Rows, Wave
+from harness.engines.ptx.wave import Effect, RegisterRows, Wave
 from harness.engines.virtual.machine import CannotExecuteAt
 from harness.errors import CannotExecute
 
 T = TypeVar("T")
 NO_EFFECT = frozenset(
-    "griddepcontrol nanosleep fence membar prefetch prefetchu discard applypriority setmaxnreg pmevent".split()
+    [
+        "griddepcontrol",
+        "nanosleep",
+        "fence",
+        "membar",
+        "prefetch",
+        "prefetchu",
+        "discard",
+        "applypriority",
+        "setmaxnreg",
+        "pmevent",
+    ]
 )
 """Roots of instructions that change no register here, and order what is in order already."""
 FAIR_STEPS = 8
@@ -35,18 +47,15 @@ FAIR_STEPS = 8
 
 RUNNING, WAITING, ENDED = 0, 1, 2
 
-Blocking = Callable[[Wave, Barriers, Array], Array]
-"""Takes the mask of the threads that reach a barrier, and returns the mask of those that need not wait there."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Block:
     """A basic block, ready to execute."""
 
     effects: tuple[Effect, ...]
-    instructions: tuple[Instruction, ...]
+    instructions: tuple[PtxInstruction, ...]
     blocking: Blocking | None = None
-    jump: Instruction | None = None
+    jump: PtxInstruction | None = None
     condition: Callable[[Wave], Array] | None = None
     """The guard of the jump."""
     target: int = -1
@@ -65,11 +74,11 @@ class PreparedKernel:
         self.kernel = kernel
         self.registers = register_file(kernel)
         shared, self.static_shared_bytes = shared_layout(kernel)
-        self.rows = Rows(self.registers, kernel, {**shared, **(variables or {})})
+        self.rows = RegisterRows(self.registers, kernel, {**shared, **(variables or {})})
         blocks, number_of = blocks_of(kernel)
         self.blocks = [self._block(kernel.instructions[block.first : block.end], number_of) for block in blocks]
 
-    def _block(self, instructions: Sequence[Instruction], number_of: Mapping[int, int]) -> _Block:
+    def _block(self, instructions: Sequence[PtxInstruction], number_of: Mapping[int, int]) -> _Block:
         last = instructions[-1]
         if is_blocking(last):
             return _Block(effects=(), instructions=tuple(instructions), blocking=self._resolved(last, blocking_effect))
@@ -89,11 +98,11 @@ class PreparedKernel:
     def _condition(self, guard: Register | Negated | None) -> Callable[[Wave], Array] | None:
         return None if guard is None else self.rows.reader(guard, np.bool_)
 
-    def _straight(self, instructions: Sequence[Instruction]) -> _Block:
+    def _straight(self, instructions: Sequence[PtxInstruction]) -> _Block:
         kept = [instruction for instruction in instructions if not _is_empty(instruction)]
         return _Block(effects=tuple(self._effect(instruction) for instruction in kept), instructions=tuple(kept))
 
-    def _effect(self, instruction: Instruction) -> Effect:
+    def _effect(self, instruction: PtxInstruction) -> Effect:
         effect = self._resolved(instruction, _effect_of)
         if instruction.guard is None:
             return effect
@@ -113,21 +122,21 @@ class PreparedKernel:
 
         return guarded
 
-    def _resolved(self, instruction: Instruction, resolve: Callable[[Instruction, Rows], T]) -> T:
+    def _resolved(self, instruction: PtxInstruction, resolve: Callable[[PtxInstruction, RegisterRows], T]) -> T:
         try:
             return resolve(instruction, self.rows)
         except CannotExecute as error:
             raise CannotExecuteAt(error.what, instruction.location) from error
 
 
-def _is_empty(instruction: Instruction) -> bool:
+def _is_empty(instruction: PtxInstruction) -> bool:
     return instruction.root in NO_EFFECT and instruction.words[:2] not in {
         ("fence", "proxy"),
         ("fence", "mbarrier_init"),
     }
 
 
-def _effect_of(instruction: Instruction, rows: Rows) -> Effect:
+def _effect_of(instruction: PtxInstruction, rows: RegisterRows) -> Effect:
     for resolve in (lane_effect, access_effect, warp_effect, matrix_effect, copy_effect, tensor_memory_effect):
         effect = resolve(instruction, rows)
         if effect is not None:
@@ -136,27 +145,27 @@ def _effect_of(instruction: Instruction, rows: Rows) -> Effect:
 
 
 @dataclass(frozen=True, slots=True)
-class Stuck:
+class StuckThreads:
     """Threads that wait for ever, and at which instructions."""
 
-    waiting: tuple[tuple[Instruction, int, int], ...]
-    """Instruction, linear id of a CTA, and number of a warp there."""
+    waiting: tuple[tuple[PtxInstruction, int, int], ...]
+    """PtxInstruction, linear id of a CTA, and number of a warp there."""
 
 
-class Runner:
+class WaveRunner:
     """Runs one wave to its end."""
 
     def __init__(self, prepared: PreparedKernel, wave: Wave, step_limit: int) -> None:
         self._prepared = prepared
         self._wave = wave
-        self._barriers = Barriers(wave)
+        self._barriers = wave.barriers
         self._step_limit = step_limit
         self._at = np.zeros(wave.size, np.int32)
         self._state = np.zeros(wave.size, np.int8)
         self._ran = np.zeros(wave.size, np.int64)
         self._steps = 0
 
-    def run(self) -> Stuck | None:
+    def run(self) -> StuckThreads | None:
         """Execute all threads; return who waits for ever, if anyone does.
 
         Raises:
@@ -172,7 +181,7 @@ class Runner:
             running = self._state == RUNNING
             if not running.any():
                 if (self._state == ENDED).all():
-                    self._wave.asynchronous.finish(self._wave)
+                    self._wave.asynchronous.finish()
                     return None
                 if not self._wake():
                     return self._stuck()
@@ -195,7 +204,7 @@ class Runner:
     def _wake(self) -> bool:
         """Let asynchronous work that somebody waits for land, and threads go on; False if nothing changes."""
         woken = self._barriers.awake()
-        if woken is None and self._wave.asynchronous.land_next(self._wave):
+        if woken is None and self._wave.asynchronous.land_next():
             woken = self._barriers.awake()
             if woken is None:
                 return True
@@ -282,11 +291,10 @@ class Runner:
                 return skipping
         else:
             skipping = np.zeros_like(group)
-        passing = block.blocking(self._wave, self._barriers, group)
+        passing = block.blocking(self._wave, group)
         held = group & ~passing
         self._at[group] = number + 1
-        retry = self._barriers.retries(instruction)
-        if retry:
+        if is_retried(instruction):
             self._at[held] = number
         self._state[held] = WAITING
         released = self._barriers.released()
@@ -309,8 +317,8 @@ class Runner:
         self._state[group] = ENDED
         self._barriers.ended(group)
 
-    def _stuck(self) -> Stuck:
-        waiting: dict[int, tuple[Instruction, int, int]] = {}
+    def _stuck(self) -> StuckThreads:
+        waiting: dict[int, tuple[PtxInstruction, int, int]] = {}
         wave = self._wave
         for thread in np.flatnonzero(self._state == WAITING).tolist():
             number = int(self._at[thread])
@@ -320,7 +328,7 @@ class Runner:
                 block = self._prepared.blocks[number]
             cta, own = divmod(thread, wave.shape.threads)
             waiting.setdefault(number, (block.instructions[0], int(wave.ctas[cta]), own // 32))
-        return Stuck(tuple(waiting.values()))
+        return StuckThreads(tuple(waiting.values()))
 
 
 class TooManySteps(CannotExecute):

@@ -8,12 +8,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
 
-from harness.engines.cuda.comparison.launches import LaunchComparison
+from harness.engines.comparison.launches import LaunchComparison
 from harness.engines.cuda.cuda_errors import as_fault
 from harness.engines.cuda.emulation import gpu_of_worker, use_one_connection
 from harness.engines.cuda.gpus.canary import CANARY_ELEMENTS, check_memory, wait_for_memory
 from harness.engines.cuda.gpus.inventory import VISIBLE, RealGpu
 from harness.engines.cuda.memory.driver_memory import CudaError, DeviceMemory
+from harness.engines.cuda.repeated_launches import HardwareMachine
 from harness.engines.triton import triton_seam
 from harness.engines.virtual.engine import VirtualEngine
 from harness.engines.virtual.launches import Launches
@@ -100,5 +101,5 @@ class ComparisonEngine(VirtualEngine):
         )
 
     def _compare_launches(self, launches: Launches) -> LaunchComparison:
-        self._comparison = LaunchComparison(launches, self._gpu.arch, self._cache)
+        self._comparison = LaunchComparison(launches, HardwareMachine(self._gpu.arch, self._cache))
         return self._comparison

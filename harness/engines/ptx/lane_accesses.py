@@ -6,17 +6,18 @@ from typing import Any
 
 import numpy as np
 
-from harness.engines.ptx.ir import Address, Instruction, Operand, Sink, Symbol, Vector
 from harness.engines.ptx.lanes import DTYPES
 from harness.engines.ptx.memories import LOCAL_WINDOW, PARAMETER_WINDOW, SHARED_WINDOW, Flaw
-from harness.engines.ptx.wave import Array, Effect, Read, Rows, Wave, Write
+from harness.engines.ptx.ptx_kernel import Address, Operand, PtxInstruction, RegisterVector, Sink, Symbol
+from harness.engines.ptx.threads import Array
+from harness.engines.ptx.wave import Effect, Read, RegisterRows, Wave, Write
 from harness.engines.virtual.operations.ptx_instructions import bits_dtype, parts_of, register_of, width
 from harness.errors import CannotExecute
 
 _SPACES = ("global", "shared", "param", "const", "local")
 
 
-def access_effect(instruction: Instruction, rows: Rows) -> Effect | None:
+def access_effect(instruction: PtxInstruction, rows: RegisterRows) -> Effect | None:
     """Return the effect of a load, store or atomic; None for another instruction."""
     match instruction.root:
         case "ld" | "ldu":
@@ -29,7 +30,7 @@ def access_effect(instruction: Instruction, rows: Rows) -> Effect | None:
             return None
 
 
-def space_of(instruction: Instruction) -> str:
+def space_of(instruction: PtxInstruction) -> str:
     """Return the memory that an instruction names; empty for generic addresses."""
     for word in instruction.words[1:]:
         plain = word.split("::")[0]
@@ -38,15 +39,15 @@ def space_of(instruction: Instruction) -> str:
     return ""
 
 
-def _count(instruction: Instruction) -> int:
+def _count(instruction: PtxInstruction) -> int:
     return next((int(word[1:]) for word in instruction.words if word in {"v2", "v4", "v8"}), 1)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Access:
+class LaneAccess:
     """What the accesses of one instruction have in common."""
 
-    instruction: Instruction
+    instruction: PtxInstruction
     address: Read
     dtype: type[Any]
     """The bits of one element."""
@@ -80,25 +81,25 @@ class Access:
             raise CannotExecute(f"a misaligned access: {self.instruction}")
 
 
-def report(wave: Wave, instruction: Instruction, kind: str, thread: int, text: str) -> None:
+def report(wave: Wave, instruction: PtxInstruction, kind: str, thread: int, text: str) -> None:
     """Record a flaw of one thread."""
     threads = wave.shape.threads
     wave.memories.flaws.add(Flaw(kind, instruction, int(wave.ctas[thread // threads]), thread % threads // 32, text))
 
 
-def _access(instruction: Instruction, operand: Operand, kind: str, rows: Rows) -> Access:
+def _access(instruction: PtxInstruction, operand: Operand, kind: str, rows: RegisterRows) -> LaneAccess:
     assert isinstance(operand, Address)
     address, _ = rows.address(operand)
     bits = 128 if kind == "b128" else width(kind)
     if bits > 64:
         raise CannotExecute(f"the PTX instruction {instruction.opcode}")
-    return Access(instruction, address, bits_dtype(bits), _count(instruction), space_of(instruction))
+    return LaneAccess(instruction, address, bits_dtype(bits), _count(instruction), space_of(instruction))
 
 
 # --- loads -----------------------------------------------------------------------------------------------------------
 
 
-def _load(instruction: Instruction, rows: Rows) -> Effect:
+def _load(instruction: PtxInstruction, rows: RegisterRows) -> Effect:
     destination, source = instruction.operands[:2]
     assert isinstance(source, Address)
     if space_of(instruction) == "param":
@@ -124,9 +125,9 @@ def spread(wave: Wave, active: Array, values: Array) -> Array:
     return whole
 
 
-def _writers(destination: Operand, kind: str, rows: Rows) -> list[Write]:
+def _writers(destination: Operand, kind: str, rows: RegisterRows) -> list[Write]:
     """Return a writer for each element.  A load of signed numbers into a wider register extends their sign."""
-    parts = destination.parts if isinstance(destination, Vector) else (destination,)
+    parts = destination.parts if isinstance(destination, RegisterVector) else (destination,)
     signed = DTYPES.get(kind) if kind.startswith("s") else None
 
     def wrap(write: Write) -> Write:
@@ -135,7 +136,7 @@ def _writers(destination: Operand, kind: str, rows: Rows) -> list[Write]:
     return [wrap(rows.writer(part)) for part in parts]
 
 
-def _load_parameter(instruction: Instruction, source: Address, rows: Rows) -> Effect:
+def _load_parameter(instruction: PtxInstruction, source: Address, rows: RegisterRows) -> Effect:
     assert isinstance(source.base, Symbol)
     parameters = {parameter.name: parameter.offset for parameter in rows.kernel.parameters}
     if source.base.name not in parameters:
@@ -154,7 +155,7 @@ def _load_parameter(instruction: Instruction, source: Address, rows: Rows) -> Ef
     return effect
 
 
-def load_lanes(wave: Wave, access: Access, active: Array, addresses: Array) -> Array:
+def load_lanes(wave: Wave, access: LaneAccess, active: Array, addresses: Array) -> Array:
     """Return one element for each active thread."""
     match access.space:
         case "shared":
@@ -167,10 +168,10 @@ def load_lanes(wave: Wave, access: Access, active: Array, addresses: Array) -> A
             return _load_global(wave, access, active, addresses)
 
 
-def _load_generic(wave: Wave, access: Access, active: Array, addresses: Array) -> Array:
+def _load_generic(wave: Wave, access: LaneAccess, active: Array, addresses: Array) -> Array:
     values = np.zeros(len(active), access.dtype)
     for space, lanes, own in _by_window(addresses):
-        part = Access(access.instruction, access.address, access.dtype, access.count, space)
+        part = LaneAccess(access.instruction, access.address, access.dtype, access.count, space)
         values[lanes] = load_lanes(wave, part, active[lanes], own)
     return values
 
@@ -190,18 +191,18 @@ def _by_window(addresses: Array) -> Sequence[tuple[str, Array, Array]]:
     return parts
 
 
-def _load_shared(wave: Wave, access: Access, active: Array, addresses: Array) -> Array:
+def _load_shared(wave: Wave, access: LaneAccess, active: Array, addresses: Array) -> Array:
     shared = wave.memories.shared
     size = np.dtype(access.dtype).itemsize
     places, outside = shared.offsets(addresses, wave.cta[active], size)
     if outside is not None:
         _report_outside(wave, access.instruction, active, addresses, outside)
         places = np.where(outside, 0, places)
-    wave.asynchronous.loaded(wave, access.instruction, active, places, size)
+    wave.asynchronous.shadow.loaded(access.instruction, active, places, size)
     return shared.view(access.dtype)[places // size]
 
 
-def _report_outside(wave: Wave, instruction: Instruction, active: Array, addresses: Array, outside: Array) -> None:
+def _report_outside(wave: Wave, instruction: PtxInstruction, active: Array, addresses: Array, outside: Array) -> None:
     first = int(np.flatnonzero(outside)[0])
     report(
         wave,
@@ -212,7 +213,7 @@ def _report_outside(wave: Wave, instruction: Instruction, active: Array, address
     )
 
 
-def _local_index(wave: Wave, access: Access, active: Array, addresses: Array) -> Array:
+def _local_index(wave: Wave, access: LaneAccess, active: Array, addresses: Array) -> Array:
     local = wave.memories.local
     size = np.dtype(access.dtype).itemsize
     if ((addresses < 0) | (addresses + size > local.size_bytes)).any():
@@ -220,7 +221,7 @@ def _local_index(wave: Wave, access: Access, active: Array, addresses: Array) ->
     return (active * local.stride + addresses) // size
 
 
-def _load_global(wave: Wave, access: Access, active: Array, addresses: Array) -> Array:
+def _load_global(wave: Wave, access: LaneAccess, active: Array, addresses: Array) -> Array:
     size = np.dtype(access.dtype).itemsize
     if access.space == "param":
         return wave.memories.parameters.view(access.dtype)[addresses // size]
@@ -248,12 +249,12 @@ def programs_of(wave: Wave, threads: Array) -> Array:
 # --- stores ----------------------------------------------------------------------------------------------------------
 
 
-def _store(instruction: Instruction, rows: Rows) -> Effect:
+def _store(instruction: PtxInstruction, rows: RegisterRows) -> Effect:
     destination, source = instruction.operands[:2]
     if "async" in instruction.words:
         raise CannotExecute(f"the PTX instruction {instruction.opcode}")
     access = _access(instruction, destination, instruction.kind, rows)
-    parts = source.parts if isinstance(source, Vector) else (source,)
+    parts = source.parts if isinstance(source, RegisterVector) else (source,)
     reads = [rows.reader(part, access.dtype) for part in parts]
 
     def effect(wave: Wave) -> None:
@@ -265,7 +266,7 @@ def _store(instruction: Instruction, rows: Rows) -> Effect:
     return effect
 
 
-def store_lanes(wave: Wave, access: Access, active: Array, addresses: Array, values: Array) -> None:
+def store_lanes(wave: Wave, access: LaneAccess, active: Array, addresses: Array, values: Array) -> None:
     """Store one element for each active thread; of threads that store to one place, the last one wins."""
     match access.space:
         case "shared":
@@ -274,26 +275,26 @@ def store_lanes(wave: Wave, access: Access, active: Array, addresses: Array, val
             wave.memories.local.view(access.dtype)[_local_index(wave, access, active, addresses)] = values
         case "":
             for space, lanes, own in _by_window(addresses):
-                part = Access(access.instruction, access.address, access.dtype, access.count, space)
+                part = LaneAccess(access.instruction, access.address, access.dtype, access.count, space)
                 store_lanes(wave, part, active[lanes], own, values[lanes])
         case _:
             store_global(wave, access.instruction, active, addresses, values)
 
 
-def store_shared(wave: Wave, instruction: Instruction, active: Array, addresses: Array, values: Array) -> None:
+def store_shared(wave: Wave, instruction: PtxInstruction, active: Array, addresses: Array, values: Array) -> None:
     shared = wave.memories.shared
     size = values.dtype.itemsize
     places, outside = shared.offsets(addresses, wave.cta[active], size)
     if outside is not None:
         _report_outside(wave, instruction, active, addresses, outside)
         active, places, values = active[~outside], places[~outside], values[~outside]
-    wave.asynchronous.stored(wave, instruction, active, places, size)
+    wave.asynchronous.shadow.stored(instruction, active, places, size)
     shared.view(values.dtype.type)[places // size] = values
     for byte in range(size):
         shared.written[places + byte] = True
 
 
-def store_global(wave: Wave, instruction: Instruction, active: Array, addresses: Array, values: Array) -> None:
+def store_global(wave: Wave, instruction: PtxInstruction, active: Array, addresses: Array, values: Array) -> None:
     size = values.dtype.itemsize
     parts, stray = wave.memories.global_memory.parts(addresses, size)
     watch = wave.memories.on_global
@@ -310,15 +311,15 @@ Update = Callable[[Array, Array], Array]
 """Returns the new bits of elements, from their old bits and the operands."""
 
 
-def _atomic(instruction: Instruction, rows: Rows) -> Effect:
+def _atomic(instruction: PtxInstruction, rows: RegisterRows) -> Effect:
     kind, words = instruction.kind, instruction.words
     operands = list(instruction.operands)
     result: Operand = Sink() if words[0] == "red" else operands.pop(0)
     access = _access(instruction, operands[0], kind, rows)
     compare = "cas" in words
-    parts = [operand.parts if isinstance(operand, Vector) else (operand,) for operand in operands[1:]]
+    parts = [operand.parts if isinstance(operand, RegisterVector) else (operand,) for operand in operands[1:]]
     reads = [[rows.reader(part, access.dtype) for part in group] for group in parts]
-    results = result.parts if isinstance(result, Vector) else (result,)
+    results = result.parts if isinstance(result, RegisterVector) else (result,)
     writes = [rows.writer(part) for part in results]
     update = _swap if compare else _update(instruction)
 
@@ -339,12 +340,12 @@ def _swap(old: Array, values: Sequence[Array]) -> Array:
     return np.where(old == expected, new, old)
 
 
-def _update(instruction: Instruction) -> Callable[[Array, Sequence[Array]], Array]:
+def _update(instruction: PtxInstruction) -> Callable[[Array, Sequence[Array]], Array]:
     operation = next((word for word in instruction.words if word in _OPERATIONS), "")
     return update_of(operation, instruction.kind, instruction)
 
 
-def update_of(operation: str, kind: str, instruction: Instruction) -> Callable[[Array, Sequence[Array]], Array]:
+def update_of(operation: str, kind: str, instruction: PtxInstruction) -> Callable[[Array, Sequence[Array]], Array]:
     """Return what an atomic operation does to the bits of elements of a type.
 
     Raises:
@@ -374,7 +375,7 @@ _OPERATIONS: Mapping[str, Update] = {
 
 def atomic_lanes(
     wave: Wave,
-    access: Access,
+    access: LaneAccess,
     active: Array,
     addresses: Array,
     values: Sequence[Array],
@@ -388,12 +389,12 @@ def atomic_lanes(
         if outside is not None:
             _report_outside(wave, access.instruction, active, addresses, outside)
             places = np.where(outside, 0, places)
-        wave.asynchronous.updated(wave, access.instruction, active, places, size)
+        wave.asynchronous.shadow.updated(access.instruction, active, places, size)
         return _updated(shared.view(access.dtype), places // size, values, update)
     old = np.zeros(len(active), access.dtype)
     if not access.space:
         for space, lanes, own in _by_window(addresses):
-            part = Access(access.instruction, access.address, access.dtype, access.count, space)
+            part = LaneAccess(access.instruction, access.address, access.dtype, access.count, space)
             old[lanes] = atomic_lanes(wave, part, active[lanes], own, [value[lanes] for value in values], update)
         return old
     parts, stray = wave.memories.global_memory.parts(addresses, size)
@@ -426,3 +427,30 @@ def _updated(
         memory[index[lanes]] = update(before, [value[lanes] for value in values])
         first = end
     return old
+
+
+# --- tiles of asynchronous work ---------------------------------------------------------------------------------------
+
+
+def read_tile(
+    wave: Wave, instruction: PtxInstruction, threads: Array, addresses: Array, size_bytes: int, issued: object
+) -> Array:
+    """Return the elements that asynchronous work reads from shared memory.
+
+    Args:
+        wave: the wave.
+        instruction: the one that issued the work.
+        threads: for each tile a thread that issued it.
+        addresses: for each tile the addresses of its elements.
+        size_bytes: the bytes of an element.
+        issued: what the shadow of shared memory knew at the issue.
+    """
+    shared = wave.memories.shared
+    of_tile = threads.reshape(-1, *(1,) * (addresses.ndim - 1))
+    places, outside = shared.offsets(addresses, np.broadcast_to(wave.cta[of_tile], addresses.shape), size_bytes)
+    if outside is not None:
+        report(wave, instruction, "outside shared memory", int(threads[0]), f"of {shared.size_bytes} bytes")
+        places = np.where(outside, 0, places)
+    by_thread = np.broadcast_to(of_tile, addresses.shape).reshape(-1)
+    wave.asynchronous.shadow.read_late(instruction, by_thread, places.reshape(-1), size_bytes, issued)
+    return shared.view(bits_dtype(8 * size_bytes))[places // size_bytes]

@@ -8,9 +8,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from harness.engines.ptx.ir import PtxKernel
-from harness.engines.ptx.machine import PreparedKernel
-from harness.engines.ptx.parser import parse
+from harness.engines.ptx.ptx_kernel import PtxKernel
+from harness.engines.ptx.ptx_text import parse
+from harness.engines.ptx.wave_runner import PreparedKernel
 from harness.engines.triton.later_stages import EXECUTABLE
 from harness.engines.triton.stage_process import compiled_text
 from harness.errors import CannotExecute
