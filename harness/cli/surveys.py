@@ -16,7 +16,7 @@ from harness.cli.hypothesis_folder import use_hypothesis_folder
 from harness.cli.output import ProgressLine, print_lines
 from harness.errors import UsageError
 from harness.findings.versions import versions
-from harness.model.engine_traits import COMPARISON, VIRTUAL
+from harness.model.engine_traits import COMPARISON, ENGINES, VIRTUAL
 from harness.model.paired_run import faulted_on_hardware_only, request_paired_run
 from harness.model.plan import Plan
 from harness.model.run import Run
@@ -93,9 +93,12 @@ def _cover(options: argparse.Namespace) -> ExitStatus:
 
 def _conform(options: argparse.Namespace) -> ExitStatus:
     """Run some cases of each op on both GPUs and print where they differ."""
-    if parse_engine(options.engine) not in {VIRTUAL, COMPARISON}:
-        raise UsageError(f"--survey conformance runs cases on {COMPARISON}: leave out --engine")
-    plan = plan_of(options, engine=str(COMPARISON), seed=0)
+    engine = parse_engine(options.engine)
+    engine = COMPARISON if engine is VIRTUAL else engine
+    if not engine.compares:
+        names = ", ".join(str(traits) for traits in ENGINES if traits.compares)
+        raise UsageError(f"--survey conformance runs cases on two machines: one of {names}")
+    plan = plan_of(options, engine=str(engine), seed=0)
     survey = _survey(options, plan, CONFORMANCE_CASES, turn=TURN)
     compared = conformance.Compared()
     reruns = list[tuple[Run, Future[Run]]]()

@@ -29,6 +29,8 @@ class EngineTraits:
     """True if it runs a case twice and compares the bits."""
     checks_tuning: bool = False
     """True if it lets autotuners tune in a further run."""
+    compares: bool = False
+    """True if it executes each launch on two machines and compares them."""
     runs_commands: bool = False
     """True if `harness run` checks launches with it."""
 
@@ -77,6 +79,7 @@ COMPARISON = EngineTraits(
     needs_gpu=True,
     has_provenance=True,
     has_exact_runs=True,
+    compares=True,
 )
 PTX_COMPARISON = EngineTraits(
     name="virtual,ptx",
@@ -85,11 +88,21 @@ PTX_COMPARISON = EngineTraits(
     aliases=("ptx,virtual",),
     has_provenance=True,
     has_exact_runs=True,
+    compares=True,
+)
+PTX_ON_CUDA = EngineTraits(
+    name="cuda,ptx",
+    factory="harness.engines.cuda.comparison_engine:PtxOnCudaEngine",
+    place="each launch of PTX on both",
+    aliases=("ptx,cuda",),
+    needs_gpu=True,
+    has_provenance=True,
+    compares=True,
 )
 COMPILE_AHEAD = EngineTraits(name="ahead", factory="harness.compiling.compile_ahead_engine:CompileAheadEngine")
 """Compiles for `CUDA` in other processes.  It launches nothing, so no case is checked there."""
 
-ENGINES = (VIRTUAL, PTX, CUDA, COMPARISON, PTX_COMPARISON)
+ENGINES = (VIRTUAL, PTX, CUDA, COMPARISON, PTX_COMPARISON, PTX_ON_CUDA)
 """The engines that a user can choose by name; the first is the usual one."""
 _BY_NAME = {engine.name: engine for engine in ENGINES}
 

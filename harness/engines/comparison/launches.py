@@ -73,7 +73,7 @@ class LaunchComparison:
         """Execute a launch on both machines and compare."""
         kernel = request.source.fn.__name__
         case_launches = self._virtual.case_launches
-        if self._is_paused or request.model:
+        if self._is_paused or self._virtual.is_exact or request.model:
             if request.model:
                 self.skipped.append((kernel, f"its launch is a model {request.model}"))
             self._virtual(request)

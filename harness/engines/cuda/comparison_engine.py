@@ -15,13 +15,14 @@ from harness.engines.cuda.gpus.canary import CANARY_ELEMENTS, check_memory, wait
 from harness.engines.cuda.gpus.inventory import VISIBLE, RealGpu
 from harness.engines.cuda.memory.driver_memory import CudaError, DeviceMemory
 from harness.engines.cuda.repeated_launches import HardwareMachine
+from harness.engines.ptx.engine import PtxLaunches
 from harness.engines.triton import triton_seam
 from harness.engines.virtual.engine import VirtualEngine
 from harness.engines.virtual.launches import Launches
 from harness.execution.reruns import Rerun
 from harness.model.case import Case
 from harness.model.device import DeviceProfile
-from harness.model.engine_traits import COMPARISON
+from harness.model.engine_traits import COMPARISON, PTX_ON_CUDA
 from harness.model.launch_difference import CaseAgreement
 from harness.model.op import Op
 from harness.model.paired_run import PairedRun, PairedRunRequest
@@ -103,3 +104,11 @@ class ComparisonEngine(VirtualEngine):
     def _compare_launches(self, launches: Launches) -> LaunchComparison:
         self._comparison = LaunchComparison(launches, HardwareMachine(self._gpu.arch, self._cache))
         return self._comparison
+
+
+class PtxOnCudaEngine(ComparisonEngine):
+    """Runs the PTX of cases on the CPU, and compares their launches with those of one hardware GPU."""
+
+    traits = PTX_ON_CUDA
+    reruns = frozenset[Rerun]()
+    make_launches = PtxLaunches

@@ -9,6 +9,7 @@ from harness.engines.virtual.engine import VirtualEngine
 from harness.engines.virtual.executors import Executor
 from harness.engines.virtual.launches import CompiledTtir, Launches
 from harness.engines.virtual.memory.events import EventCollector
+from harness.engines.virtual.operations.table import HANDLERS
 from harness.engines.virtual.synchronisation.residency import ResidentLaunch
 from harness.errors import CannotExecute
 from harness.execution.reruns import Rerun
@@ -26,7 +27,8 @@ class PtxLaunches(Launches):
         self, compiled: CompiledTtir, request: LaunchRequest, resident: ResidentLaunch, events: EventCollector
     ) -> Executor:
         launch = resident.launch
-        if launch.is_exact:
+        # Exact values and random roundings are of TTIR.
+        if launch.is_exact or self.handlers is not HANDLERS:
             return super()._executor(compiled, request, resident, events)
         if launch.is_oversized:
             raise CannotExecute("an oversized case on the PTX machine")

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from harness.engines.ptx.memories import SHARED_WINDOW
+from harness.engines.ptx.memories import WINDOWS
 from harness.engines.ptx.ptx_kernel import Operand, Pair, PtxInstruction, Register, RegisterVector
 from harness.engines.ptx.threads import Array
 from harness.engines.ptx.wave import Effect, Read, RegisterRows, Wave, Write
@@ -756,10 +756,10 @@ def _to_address(instruction: PtxInstruction, rows: RegisterRows) -> Effect:
     """`cvta`: a generic address to one of a space, or back.  Spaces are ranges of generic addresses."""
     bits = width(instruction.kind)
     read, write = rows.reader(instruction.operands[1], bits_dtype(bits)), rows.writer(instruction.operands[0])
-    is_shared = any(word.startswith("shared") for word in instruction.words)
-    if not is_shared:
+    space = next((word.split("::")[0] for word in instruction.words if word.split("::")[0] in WINDOWS), "")
+    if not space:
         return lambda wave: write(wave, read(wave))
-    window = bits_dtype(bits)(SHARED_WINDOW)
+    window = bits_dtype(bits)(WINDOWS[space])
     if "to" in instruction.words:
         return lambda wave: write(wave, read(wave) - window)
     return lambda wave: write(wave, read(wave) + window)

@@ -8,7 +8,15 @@ from typing import Any
 import numpy as np
 
 from harness.engines.ptx.async_work import AsyncWork, SharedShadow
-from harness.engines.ptx.memories import Flaws, GlobalMemory, GlobalWatch, LocalMemory, Memories, SharedMemory
+from harness.engines.ptx.memories import (
+    Flaws,
+    GlobalMemory,
+    GlobalWatch,
+    LocalMemory,
+    Memories,
+    SharedMemory,
+    add_variables,
+)
 from harness.engines.ptx.ptx_kernel import PtxKernel
 from harness.engines.ptx.threads import Array, LaunchShape
 from harness.engines.ptx.wave import Wave
@@ -46,6 +54,7 @@ class PtxLaunch:
         Raises:
             CannotExecuteAt: an instruction cannot be executed.
         """
+        add_variables(self.memory, self.prepared.kernel)
         for ctas in self._waves():
             wave = self._wave(ctas)
             with np.errstate(all="ignore"):

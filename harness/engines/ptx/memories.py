@@ -21,6 +21,10 @@ SHARED_WINDOW = 1 << 56
 LOCAL_WINDOW = 1 << 57
 PARAMETER_WINDOW = 1 << 58
 """The first generic addresses of memories other than global memory."""
+WINDOWS = {"shared": SHARED_WINDOW, "local": LOCAL_WINDOW, "param": PARAMETER_WINDOW}
+FIRST_VARIABLE = 1 << 34
+"""The address of a kernel's first variable in global or constant memory."""
+VARIABLE_SPACING = 1 << 24
 SHARED_BASE = 1024
 """The first address of shared memory that a kernel gets."""
 RANK_SHIFT = 24
@@ -224,6 +228,23 @@ class GlobalWatch:
 
     def updated(self, instruction: PtxInstruction, part: RegionPart, size_bytes: int, programs: Array) -> None:
         """Called before the lanes of an atomic in one region take effect."""
+
+
+def variable_addresses(kernel: PtxKernel) -> dict[str, int]:
+    """Return the addresses of the kernel's variables outside shared memory."""
+    addresses = {variable.name: variable.offset for variable in kernel.variables.values() if variable.space == "local"}
+    fixed = (name for name, variable in kernel.variables.items() if variable.space in {"global", "const"})
+    return addresses | {name: FIRST_VARIABLE + number * VARIABLE_SPACING for number, name in enumerate(fixed)}
+
+
+def add_variables(memory: GlobalMemory, kernel: PtxKernel) -> None:
+    """Add the kernel's variables in global and constant memory as regions."""
+    addresses = variable_addresses(kernel)
+    for name, variable in kernel.variables.items():
+        if variable.space in {"global", "const"}:
+            content = np.zeros(max(variable.size_bytes, len(variable.content)), np.uint8)
+            content[: len(variable.content)] = np.frombuffer(variable.content, np.uint8)
+            memory.add(name, content, address=addresses[name])
 
 
 def shared_layout(kernel: PtxKernel) -> tuple[dict[str, int], int]:

@@ -65,8 +65,8 @@ class _Block:
 class PreparedKernel:
     """A kernel whose instructions are resolved to functions."""
 
-    def __init__(self, kernel: PtxKernel, variables: Mapping[str, int] | None = None) -> None:
-        """`variables` are the addresses of the kernel's variables outside shared memory.
+    def __init__(self, kernel: PtxKernel) -> None:
+        """Resolve all instructions.
 
         Raises:
             CannotExecuteAt: an instruction is not known.
@@ -74,7 +74,7 @@ class PreparedKernel:
         self.kernel = kernel
         self.registers = register_file(kernel)
         shared, self.static_shared_bytes = shared_layout(kernel)
-        self.rows = RegisterRows(self.registers, kernel, {**shared, **(variables or {})})
+        self.rows = RegisterRows(self.registers, kernel, {**shared, **variable_addresses(kernel)})
         blocks, number_of = blocks_of(kernel)
         self.blocks = [self._block(kernel.instructions[block.first : block.end], number_of) for block in blocks]
 

@@ -179,6 +179,11 @@ class Launches:
         self.settings = settings
         self._compiled_kernels: dict[tuple[str, ...], CompiledTtir] = {}
 
+    @property
+    def is_exact(self) -> bool:
+        """True while exact values are computed too."""
+        return self._exact is not None
+
     @contextmanager
     def exactly(self, memory: ExactMemory, growth: RoundingGrowth | None) -> Generator[None]:
         """Also compute exact values while this lasts, in the machine alone."""
