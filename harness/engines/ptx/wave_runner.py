@@ -17,7 +17,7 @@ from harness.engines.ptx.flow import blocks_of, is_blocking, is_jump, register_f
 from harness.engines.ptx.lane_accesses import access_effect
 from harness.engines.ptx.lanes import lane_effect
 from harness.engines.ptx.matrices import matrix_effect
-from harness.engines.ptx.memories import shared_layout
+from harness.engines.ptx.memories import shared_layout, variable_addresses
 from harness.engines.ptx.ptx_kernel import Negated, PtxInstruction, PtxKernel, Register
 from harness.engines.ptx.tensor_memory import tensor_memory_effect
 from harness.engines.ptx.threads import Array
