@@ -372,7 +372,7 @@ class _Store:
         if not landing[tile.thread]:
             return
         size = tile.tensor.element_bytes
-        addresses, inside = tile.tensor.places(tile.first, tile.rows)
+        addresses, inside = tile.tensor.places(tile.first, tile.rows, has_tail=not (self.reduction or tile.rows))
         content = read_tile(
             wave, tile.instruction, np.array([tile.thread]), tile.shared_addresses()[None], size, tile.issued
         )[0]

@@ -13,6 +13,8 @@ from harness.engines.ptx.threads import Array
 
 MAP_BYTES = 128
 RANKS = 5
+TAIL_BYTES = 16
+"""A store clips rows at multiples of this."""
 LAYOUT = np.dtype(
     [
         ("global_address", np.uint64),
@@ -83,12 +85,15 @@ class TensorMap:
         """Return for each element of a box its offset in a tile without a swizzle, with the innermost axis last."""
         return np.arange(int(np.prod(self.box))).reshape(self.box[::-1]) * self.element_bytes
 
-    def places(self, first: tuple[int, ...], rows: tuple[int, ...] = ()) -> tuple[Array, Array]:
-        """Return the global addresses of a box's elements, and whether each lies in the tensor.
+    def places(
+        self, first: tuple[int, ...], rows: tuple[int, ...] = (), *, has_tail: bool = False
+    ) -> tuple[Array, Array]:
+        """Return the global addresses of a box's elements, and whether each is moved.
 
         Args:
             first: the coordinates of the box's first element.
             rows: of a gather, the coordinate along the second axis of each row of the box.
+            has_tail: rows end at a multiple of 16 bytes, as those of stores do.
         """
         shape = self.box[::-1]
         address = np.full(shape, self.address, np.int64)
@@ -97,6 +102,9 @@ class TensorMap:
         for axis, (begin, extent, stride) in enumerate(zip(first, self.extents, self.strides, strict=True)):
             at = np.array(rows) if rows and axis == 1 else begin + np.arange(self.box[axis])
             at = at.reshape(-1, *(1,) * axis) if axis < rank else at
+            if has_tail and not axis:
+                step = max(1, TAIL_BYTES // self.element_bytes)
+                extent = -(-extent // step) * step  # noqa: PLW2901 - the row that is stored is longer
             address = address + at * stride
             inside = inside & (at >= 0) & (at < extent)
         return address, inside

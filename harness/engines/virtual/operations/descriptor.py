@@ -6,9 +6,13 @@ Since compute capability 9.0 the TMA engine needs a tensor, its rows and every b
 On an H200 (driver 580, Triton 3.6.0), a misaligned tensor raises "misaligned address" and a misaligned block "illegal
 instruction".  Misaligned rows are silently read from other places.  Triton checks only tensors and rows, and only of
 descriptors that the host makes.
+
+A store of the TMA engine clips at multiples of 16 bytes: on an H200 (Triton 3.6.0) a block of int8 that reaches beyond
+466 columns overwrites the columns up to 480 (https://github.com/triton-lang/triton/issues/11583).
 """
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import numpy as np
 
@@ -24,6 +28,8 @@ from harness.engines.virtual.operations.tile import broadcast
 from harness.errors import CannotExecute
 from harness.model.run import DESCRIPTOR_BYTES, Unaligned
 
+FIRST_WITH_TMA = 90
+"""The first architecture whose descriptors are those of the TMA engine."""
 NAN_PADDING = 2
 """Value of `tt.make_tensor_descriptor`'s attribute `padding`; otherwise elements outside read as zero."""
 SCALARS = {"si": "i", "ui": "i"}
@@ -58,11 +64,20 @@ def load(machine: Machine, operation: Operation, frame: list[Value]) -> Array:
 def store(machine: Machine, operation: Operation, frame: list[Value]) -> None:
     """`tt.descriptor_store`; the block is the last operand."""
     descriptor, block = _descriptor(operation, frame)
+    if machine.arch >= FIRST_WITH_TMA:
+        descriptor = _with_tail(descriptor, max(1, block.bytes))
     address, inside = _box(
         machine, operation, (descriptor, block), [array(frame[slot]) for slot in operation.operands[1:-1]]
     )
     value = broadcast(array(frame[operation.operands[-1]]), operation.operand_types[-1])
     _store(machine, operation, (address, inside, block), value.reshape(value.shape[0], *block.shape))
+
+
+def _with_tail(descriptor: Descriptor, element_bytes: int) -> Descriptor:
+    """Return a descriptor whose rows end where the TMA engine's stores do: at a multiple of 16 bytes."""
+    *outer, last = descriptor.extents
+    step = max(1, DESCRIPTOR_BYTES // element_bytes)
+    return replace(descriptor, extents=(*outer, -(-last.astype(np.int64) // step) * step))
 
 
 def gather(machine: Machine, operation: Operation, frame: list[Value]) -> Array:

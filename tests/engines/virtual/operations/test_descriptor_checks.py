@@ -13,7 +13,7 @@ import triton
 import triton.language as tl
 from triton.tools.tensor_descriptor import TensorDescriptor
 
-from harness.model.run import AccessSite, Misaligned, Source, Unaligned
+from harness.model.run import AccessSite, Misaligned, Source, Stray, Unaligned
 from tests.engines.conftest import Gpu, MakeGpu, line_of
 from tests.engines.virtual.operations.test_descriptors import with_scratch
 
@@ -78,3 +78,16 @@ def test_descriptors_before_compute_capability_9_are_not_checked(make_gpu: MakeG
     x = torch.zeros(8 * 18 + 3)[3:]
     moving_kernel()(x, torch.empty(8, 8), 18, 2)
     assert not [event for event in gpu.memory if isinstance(event, Misaligned)]
+
+
+@pytest.mark.parametrize(("capability", "overwritten"), [((8, 0), 0), ((9, 0), 8), ((10, 0), 8)])
+def test_a_store_of_the_tma_engine_ends_at_16_bytes(
+    make_gpu: MakeGpu, capability: tuple[int, int], overwritten: int
+) -> None:
+    @triton.jit
+    def kernel(out, B: tl.constexpr):
+        out.store([0, 0], tl.full((8, B), 1.0, tl.float32))
+
+    gpu = make_gpu(capability)
+    kernel[(1,)](TensorDescriptor.from_tensor(torch.zeros(8, 16)[:, :15], [8, 16]), 16)
+    assert sum(event.lanes for event in gpu.memory if isinstance(event, Stray)) == overwritten
