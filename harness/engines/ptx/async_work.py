@@ -84,6 +84,9 @@ class SharedShadow:
     ) -> None:
         """A copy that threads issued lands; `issued` is the snapshot at the issue."""
 
+    def signalled(self, thread: int, barrier: BarrierKey) -> None:
+        """A bulk copy that a thread issued has landed, and an mbarrier hears of it."""
+
     def read_late(
         self, instruction: PtxInstruction, threads: Array, places: Array, size_bytes: int, issued: object
     ) -> None:

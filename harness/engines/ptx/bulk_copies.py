@@ -285,6 +285,7 @@ class _Load:
         self.tile.put(wave, self.ctas, self.tile.global_content(wave))
         barriers = wave.barriers
         for key in self.keys:
+            wave.asynchronous.shadow.signalled(self.tile.thread, key)
             barriers.at(key, self.tile.instruction).transactions -= self.tile.size_bytes
             barriers.settle(key)
 

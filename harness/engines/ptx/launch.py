@@ -18,6 +18,7 @@ from harness.engines.ptx.memories import (
     add_variables,
 )
 from harness.engines.ptx.ptx_kernel import PtxKernel
+from harness.engines.ptx.race_shadow import RaceShadow, cell_bytes_of
 from harness.engines.ptx.threads import Array, LaunchShape
 from harness.engines.ptx.wave import Wave
 from harness.engines.ptx.wave_runner import PreparedKernel, StuckThreads, WaveRunner
@@ -25,6 +26,8 @@ from harness.errors import CannotExecute
 
 MOST_THREADS = 1 << 14
 """The threads of a wave, unless programs wait for each other.  More do not fit the caches of a CPU."""
+MOST_SHARED_BYTES = 8 << 20
+"""The shared memory of a wave, likewise."""
 STEP_LIMIT = 5_000_000
 
 
@@ -43,6 +46,7 @@ class PtxLaunch:
     flaws: Flaws
     most_ctas: int = 0
     """The CTAs that run side by side; 0 for as many as are quick."""
+    finds_races: bool = True
     order: Array | None = None
     """The linear ids of the programs in the order in which they begin; None for ascending."""
     seed: int = 0
@@ -68,21 +72,26 @@ class PtxLaunch:
         cluster = self.shape.cluster
         programs = np.arange(x * y * z // cluster) if self.order is None else self.order
         ctas = (programs[:, None] * cluster + np.arange(cluster)).reshape(-1)
-        each = self.most_ctas or max(cluster, MOST_THREADS // self.shape.threads // cluster * cluster)
+        most = min(MOST_THREADS // self.shape.threads, MOST_SHARED_BYTES // max(1, self.shared_bytes))
+        each = self.most_ctas or max(cluster, most // cluster * cluster)
         return [ctas[first : first + each] for first in range(0, len(ctas), each)]
 
     def _wave(self, ctas: Array) -> Wave:
         kernel = self.prepared.kernel
         size = self.shared_bytes + self.prepared.static_shared_bytes
+        shared = SharedMemory(len(ctas), size, self.shape.cluster)
         memories = Memories(
             global_memory=self.memory,
-            shared=SharedMemory(len(ctas), size, self.shape.cluster),
+            shared=shared,
             local=LocalMemory(len(ctas) * self.shape.threads, kernel.local_bytes),
             parameters=self.parameters,
             flaws=self.flaws,
             on_global=self.watch,
         )
-        return Wave(kernel, self.prepared.registers, self.shape, ctas, memories, AsyncWork(SharedShadow(), self.seed))
+        shadow = SharedShadow()
+        if self.finds_races:
+            shadow = RaceShadow(shared, self.shape, ctas, self.flaws, cell_bytes_of(kernel))
+        return Wave(kernel, self.prepared.registers, self.shape, ctas, memories, AsyncWork(shadow, self.seed))
 
 
 def pack_parameters(kernel: PtxKernel, values: Sequence[Any]) -> Array:
