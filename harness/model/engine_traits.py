@@ -22,7 +22,11 @@ class EngineTraits:
     needs_gpu: bool = False
     """True if a session leases hardware GPUs for it.  Its workers use CUDA, so they cannot be forked again."""
     has_provenance: bool = False
-    """True if it interprets kernels: it sees each access to memory with its tensor, and leaves TTIR to compile."""
+    """True if it interprets kernels: it sees each access to global memory, and leaves TTIR to compile."""
+    has_shadow: bool = False
+    """True if it knows which programs touched each cell of global memory, and in which order."""
+    has_shared_memory: bool = False
+    """True if it executes compiled code, and sees each access to shared memory."""
     has_exact_runs: bool = False
     """True if it repeats cases in exact arithmetic."""
     repeats_cases: bool = False
@@ -52,6 +56,7 @@ VIRTUAL = EngineTraits(
     name="virtual",
     factory="harness.engines.virtual.engine:VirtualEngine",
     has_provenance=True,
+    has_shadow=True,
     has_exact_runs=True,
     checks_tuning=True,
     runs_commands=True,
@@ -61,6 +66,7 @@ PTX = EngineTraits(
     factory="harness.engines.ptx.engine:PtxEngine",
     place="the PTX that Triton compiles, executed on the CPU",
     has_provenance=True,
+    has_shared_memory=True,
     runs_commands=True,
 )
 CUDA = EngineTraits(
@@ -78,6 +84,7 @@ COMPARISON = EngineTraits(
     aliases=("virtual,cuda",),
     needs_gpu=True,
     has_provenance=True,
+    has_shadow=True,
     has_exact_runs=True,
     compares=True,
 )
@@ -87,6 +94,8 @@ PTX_COMPARISON = EngineTraits(
     place="each launch as TTIR and as PTX",
     aliases=("ptx,virtual",),
     has_provenance=True,
+    has_shadow=True,
+    has_shared_memory=True,
     has_exact_runs=True,
     compares=True,
 )
@@ -97,6 +106,7 @@ PTX_ON_CUDA = EngineTraits(
     aliases=("ptx,cuda",),
     needs_gpu=True,
     has_provenance=True,
+    has_shared_memory=True,
     compares=True,
 )
 COMPILE_AHEAD = EngineTraits(name="ahead", factory="harness.compiling.compile_ahead_engine:CompileAheadEngine")

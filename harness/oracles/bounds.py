@@ -8,6 +8,7 @@ from harness.model.picture import Span
 from harness.model.run import Access, AddressSpace, Run, Stray, Trampled
 from harness.model.verdict import Abstain, Fail, Severity, Signature, Verdict
 from harness.oracles.base import Evidence, SingleRunOracle
+from harness.oracles.endings import unbounded
 from harness.oracles.memory_events import at_line, judge_lines, place_of
 from harness.oracles.traits import Causality, PromiseScope, Traits
 
@@ -83,7 +84,7 @@ class InBounds(SingleRunOracle):
             kernels = ", ".join(f"{kernel} ({', '.join(names)})" for kernel, names in sorted(steered.items()))
             reason = f"an oversized case computes few values, and on others depends what is accessed, in {kernels}"
             return (Abstain(oracle=self.name, reason=reason),)
-        verdicts = judge_lines(self.name, run, strays, fail)
+        verdicts = judge_lines(self.name, run, strays, fail, unbounded)
         # After an overflow several lines share one signature; the first of them stays.
         return tuple({_identity(verdict): verdict for verdict in reversed(verdicts)}.values())[::-1]
 

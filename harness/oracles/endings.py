@@ -105,6 +105,15 @@ def unfinished(run: Run) -> str | None:
 
 def untraced(run: Run) -> str | None:
     """Return why the absence of memory events proves nothing; None if every access was traced to the end."""
+    if reason := unbounded(run):
+        return reason
+    if not run.engine_traits.has_shadow:
+        return f"the {run.engine} engine does not see which programs touch a cell"
+    return None
+
+
+def unbounded(run: Run) -> str | None:
+    """Return why the absence of stray accesses proves nothing; None if the bounds of every access were checked."""
     if reason := unfinished(run):
         return reason
     if not run.engine_traits.has_provenance:

@@ -14,14 +14,20 @@ from harness.oracles.endings import untraced
 E = TypeVar("E", bound=MemoryEvent)
 
 
-def judge_lines(oracle: str, run: Run, events: Iterable[E], fail: Callable[[Sequence[E]], Fail]) -> tuple[Verdict, ...]:
-    """Fail once for each line with events; without events, pass if every access was traced to the end."""
+def judge_lines(
+    oracle: str,
+    run: Run,
+    events: Iterable[E],
+    fail: Callable[[Sequence[E]], Fail],
+    unseen: Callable[[Run], str | None] = untraced,
+) -> tuple[Verdict, ...]:
+    """Fail once for each line with events; without events, pass unless `unseen` says why that proves nothing."""
     lines: dict[tuple[str, str], list[E]] = {}
     for event in events:
         lines.setdefault((event.site.kernel, place_of(event.site)), []).append(event)
     if lines:
         return tuple(fail(group) for group in lines.values())
-    if reason := untraced(run):
+    if reason := unseen(run):
         return (Abstain(oracle=oracle, reason=reason),)
     return (Pass(oracle=oracle),)
 

@@ -73,8 +73,10 @@ class SharedShadow:
     def loaded(self, instruction: PtxInstruction, threads: Array, places: Array, size_bytes: int) -> None:
         """Threads load from places in shared memory."""
 
-    def stored(self, instruction: PtxInstruction, threads: Array, places: Array, size_bytes: int) -> None:
-        """Threads store."""
+    def stored(
+        self, instruction: PtxInstruction, threads: Array, places: Array, size_bytes: int, values: Array | None = None
+    ) -> None:
+        """Threads store; `values` has the bits of each one's element, if there is one element for each thread."""
 
     def updated(self, instruction: PtxInstruction, threads: Array, places: Array, size_bytes: int) -> None:
         """Threads update by an atomic."""
@@ -97,6 +99,9 @@ class SharedShadow:
 
     def met(self, threads: Array | None, barrier: BarrierKey | None = None) -> None:
         """Threads go on after a barrier; None for all threads, each at the barrier of its CTA."""
+
+    def ended(self, threads: Array) -> None:
+        """Threads have ended."""
 
     def fenced(self, threads: Array) -> None:
         """Threads make what they know of visible to asynchronous work."""

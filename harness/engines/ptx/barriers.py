@@ -55,7 +55,6 @@ class Barriers:
         self._ids = ids
         self._arrived: dict[BarrierKey, _Arrivals] = {}
         self._released: list[Array] = []
-        self._ended = np.zeros(self._size, np.bool_)
         self.objects: dict[BarrierKey, MemoryBarrier] = {}
         """By CTA in the wave and address in its shared memory."""
         self._waiting: dict[BarrierKey, Array] = {}
@@ -72,7 +71,7 @@ class Barriers:
         Args:
             group: the mask of the threads.
             number: the barrier, for each thread or for all.
-            count: how many threads it takes, for each thread or for all; None for all of the CTA that have not ended.
+            count: how many threads it takes, for each thread or for all; None for all of the CTA.
             waits: False for threads that only arrive.
         """
         threads = self._shape.threads
@@ -100,10 +99,6 @@ class Barriers:
             self._shadow.met(arrived.threads, key)
             self._released.append(arrived.threads)
             del self._arrived[key]
-
-    def ended(self, group: Array) -> None:
-        """Threads have ended."""
-        self._ended |= group
 
     def arrive_cluster(self, group: Array, *, waits: bool) -> Array:
         """Let threads arrive at, or wait for, the barrier of their cluster."""

@@ -30,6 +30,8 @@ from harness.errors import CannotExecute
 _DTYPES = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
 _NANS = {2: {True: 0x7FFF, False: 0}, 4: {True: 0x7FFFFFFF, False: 0}, 8: {True: 0x7FFFFFFFFFFFFFFF, False: 0}}
 ALIGNMENT = 16
+SHARED_ALIGNMENT = 128
+"""The addresses in shared memory that a tile may begin at are multiples of this."""
 REDUCTIONS = frozenset({"add", "min", "max", "and", "or", "xor", "inc", "dec"})
 
 
@@ -194,8 +196,11 @@ class _Tile:
 
     def check(self, wave: Wave) -> None:
         """Report addresses that a GPU faults on."""
-        for name, number in (("global", self.tensor.address), ("shared", self.shared)):
-            if number % ALIGNMENT:
+        for name, number, multiple in (
+            ("global", self.tensor.address, ALIGNMENT),
+            ("shared", self.shared, SHARED_ALIGNMENT),
+        ):
+            if number % multiple:
                 report(wave, self.instruction, "misaligned", self.thread, f"a tile in {name} memory at {number:#x}")
         for stride in self.tensor.strides[1:]:
             if stride % ALIGNMENT:

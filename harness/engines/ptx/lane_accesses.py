@@ -288,7 +288,7 @@ def store_shared(wave: Wave, instruction: PtxInstruction, active: Array, address
     if outside is not None:
         _report_outside(wave, instruction, active, addresses, outside)
         active, places, values = active[~outside], places[~outside], values[~outside]
-    wave.asynchronous.shadow.stored(instruction, active, places, size)
+    wave.asynchronous.shadow.stored(instruction, active, places, size, values)
     shared.view(values.dtype.type)[places // size] = values
     for byte in range(size):
         shared.written[places + byte] = True

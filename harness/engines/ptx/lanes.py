@@ -489,6 +489,19 @@ def _float_or(table: Mapping[str, Compute]) -> Callable[[PtxInstruction, Registe
     return build
 
 
+def _divide(instruction: PtxInstruction, rows: RegisterRows) -> Effect:
+    """`div`; one that may be off by two units multiplies by a rounded reciprocal, as GPUs do."""
+    if {"full", "approx"}.isdisjoint(instruction.words) or instruction.kind != "f32":
+        return _float_or({"s": _divided, "u": _divided, "f": np.divide})(instruction, rows)
+    return _simple({"f": _approximate_quotient})(instruction, rows)
+
+
+def _approximate_quotient(left: Array, right: Array) -> Array:
+    reciprocal = np.float32(1) / right
+    is_ordinary = (np.abs(reciprocal) >= np.float32(2.0**-126)) & np.isfinite(reciprocal) & (right != 0)
+    return np.where(is_ordinary, left * reciprocal, left / right)
+
+
 def _directed(instruction: PtxInstruction, rows: RegisterRows, compute: Compute) -> Effect:
     """Return an instruction on float32 numbers that rounds toward zero, down or up."""
     if instruction.kind != "f32":
@@ -857,7 +870,7 @@ _BUILDERS: Mapping[str, Callable[[PtxInstruction, RegisterRows], Effect]] = {
     "cos": _approximate(np.cos),
     "cvt": _convert,
     "cvta": _to_address,
-    "div": _float_or({"s": _divided, "u": _divided, "f": np.divide}),
+    "div": _divide,
     "dp4a": _dot_of_bytes,
     "ex2": _approximate(np.exp2),
     "fma": _fma,

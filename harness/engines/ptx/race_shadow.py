@@ -18,6 +18,7 @@ from harness.engines.ptx.threads import WARP, Array, LaunchShape
 NOBODY = -1
 RACE = "race in shared memory"
 UNFENCED = "missing proxy fence"
+ENDED_CTA = "shared memory of a CTA that has ended"
 UNWRITTEN = "uninitialised shared memory"
 _WIDTHS = {"b8": 1, "u8": 1, "s8": 1, "b16": 2, "u16": 2, "s16": 2, "f16": 2, "bf16": 2}
 
@@ -52,6 +53,9 @@ class RaceShadow(SharedShadow):
         self._written_at = np.zeros(cells, np.int32)
         self._written_by = np.zeros(cells, np.int32)
         self._is_async = np.zeros(cells, np.bool_)
+        self._last = np.zeros(cells, np.int32)
+        self._ended = np.zeros(len(ctas) * shape.threads, np.bool_)
+        self._has_ended = np.zeros(len(ctas), np.bool_)
         self._read_at = np.zeros((self._agents, cells), np.int32)
         self._read_by = np.zeros(cells, np.int32)
         self._instructions: list[PtxInstruction] = []
@@ -96,12 +100,59 @@ class RaceShadow(SharedShadow):
         cluster, agent = (np.repeat(part, count) for part in self._agents_of(threads))
         flat = cells.reshape(-1)
         self._check_written(instruction, threads, places, size_bytes)
+        self._check_lives(instruction, threads, places)
         self._check_writes(instruction, np.repeat(threads, count), flat, self._clock[cluster, agent])
         self._read_at[agent, flat] = self._clock[cluster, agent, agent]
         self._read_by[flat] = self._number(instruction)
 
-    def stored(self, instruction: PtxInstruction, threads: Array, places: Array, size_bytes: int) -> None:
-        self._store(instruction, threads, places, size_bytes)
+    def stored(
+        self, instruction: PtxInstruction, threads: Array, places: Array, size_bytes: int, values: Array | None = None
+    ) -> None:
+        cells, count = self._cells(places, size_bytes)
+        cluster, agent = (np.repeat(part, count) for part in self._agents_of(threads))
+        flat, by_cell = cells.reshape(-1), np.repeat(threads, count)
+        known, changes = self._clock[cluster, agent], self._changes(places, values, count)
+        self._check_lives(instruction, threads, places)
+        self._check_reads(instruction, by_cell[changes], flat[changes], agent[changes], known[changes])
+        self._check_writes(instruction, by_cell[changes], flat[changes], known[changes])
+        self._check_together(instruction, by_cell, flat, agent, None if values is None else np.repeat(values, count))
+        self._set_writer(flat, agent, self._clock[cluster, agent, agent], self._number(instruction))
+
+    def _changes(self, places: Array, values: Array | None, count: int) -> Array:
+        """Return for each cell whether the store changes its bytes.  A store of equal bytes harms nobody."""
+        if values is None:
+            return np.ones(len(places) * count, np.bool_)
+        held = self._shared.view(values.dtype.type)[places // values.dtype.itemsize]
+        return np.repeat((held != values) | ~self._shared.written[places], count)
+
+    def _check_together(
+        self, instruction: PtxInstruction, threads: Array, cells: Array, agents: Array, values: Array | None
+    ) -> None:
+        """Check that no two warps store different values to one cell by one instruction."""
+        order = np.arange(len(cells), dtype=np.int32)
+        self._last[cells] = order
+        winner = self._last[cells]
+        racing = agents[winner] != agents
+        if values is not None:
+            racing &= values[winner] != values
+        if racing.any():
+            first = int(np.flatnonzero(racing)[0])
+            other = int(agents[winner[first]])
+            self._report(RACE, instruction, int(threads[first]), int(cells[first]), instruction, other, racing)
+
+    def _check_lives(self, instruction: PtxInstruction, threads: Array, places: Array) -> None:
+        """Check that the CTA whose memory is used has not ended."""
+        if self._shape.cluster == 1 or not self._has_ended.any():
+            return
+        gone = self._has_ended[places // self._shared.stride]
+        if gone.any():
+            first = int(np.flatnonzero(gone)[0])
+            cell = int(places[first]) // self._cell
+            self._report(ENDED_CTA, instruction, int(threads[first]), cell, None, NOBODY, gone)
+
+    def ended(self, threads: Array) -> None:
+        self._ended |= threads
+        self._has_ended = self._ended.reshape(len(self._ctas), -1).all(axis=1)
 
     def updated(self, instruction: PtxInstruction, threads: Array, places: Array, size_bytes: int) -> None:
         # Atomics of several warps on one cell are in no order, and need none.
@@ -116,15 +167,6 @@ class RaceShadow(SharedShadow):
     def _is_atomic(self, cells: Array) -> Array:
         roots = np.array([instruction.root in {"atom", "red"} for instruction in self._instructions] or [False])
         return (self._writer[cells] != NOBODY) & roots[self._written_by[cells]]
-
-    def _store(self, instruction: PtxInstruction, threads: Array, places: Array, size_bytes: int) -> None:
-        cells, count = self._cells(places, size_bytes)
-        cluster, agent = (np.repeat(part, count) for part in self._agents_of(threads))
-        flat, by_cell = cells.reshape(-1), np.repeat(threads, count)
-        known = self._clock[cluster, agent]
-        self._check_reads(instruction, by_cell, flat, agent, known)
-        self._check_writes(instruction, by_cell, flat, known, is_store=True)
-        self._set_writer(flat, agent, self._clock[cluster, agent, agent], self._number(instruction))
 
     def landed(
         self, instruction: PtxInstruction, threads: Array, places: Array, size_bytes: int, issued: object
@@ -170,11 +212,8 @@ class RaceShadow(SharedShadow):
 
     # --- checks ---
 
-    def _check_writes(
-        self, instruction: PtxInstruction, threads: Array, cells: Array, known: Array, *, is_store: bool = False
-    ) -> None:
+    def _check_writes(self, instruction: PtxInstruction, threads: Array, cells: Array, known: Array) -> None:
         """Check that the last store of each cell is known; `known` has a clock of all agents for each cell."""
-        del is_store
         writer = self._writer[cells]
         seen = np.take_along_axis(known, np.maximum(writer, 0)[:, None].astype(np.int64), axis=1)[:, 0]
         racing = (writer != NOBODY) & (self._written_at[cells] > seen)

@@ -315,7 +315,7 @@ class WaveRunner:
 
     def _end(self, group: Array) -> None:
         self._state[group] = ENDED
-        self._barriers.ended(group)
+        self._wave.asynchronous.shadow.ended(group)
 
     def _stuck(self) -> StuckThreads:
         waiting: dict[int, tuple[PtxInstruction, int, int]] = {}
