@@ -39,14 +39,14 @@ CHOSEN = frozenset(
 """The suites of the examples, where several show the same oracle."""
 
 
-def suites() -> dict[str, tuple[str, int]]:
-    """Return the suite of each oracle's example, and the number of cases that find it."""
-    found: dict[str, tuple[str, int]] = {}
+def suites() -> dict[str, tuple[str, int, str]]:
+    """Return the suite of each oracle's example, the number of cases that find it, and the engine."""
+    found: dict[str, tuple[str, int, str]] = {}
     for path in sorted(PLANTED.glob("*.py")):
         stated = _constants(path)
         oracle = str(stated["ORACLE"])
         if oracle not in found or found[oracle][0] not in CHOSEN:
-            found[oracle] = (path.stem, int(stated.get("CASES", 24)))
+            found[oracle] = (path.stem, int(stated.get("CASES", 24)), str(stated.get("ENGINE", "virtual")))
     return found
 
 
@@ -65,9 +65,9 @@ def _literal(node: ast.expr) -> str | int | None:
     return node.value if isinstance(node, ast.Constant) and isinstance(node.value, str | int) else None
 
 
-def example(oracle: str, suite: str, cases: int) -> str:
+def example(oracle: str, suite: str, cases: int, engine: str) -> str:
     """Return the first finding that the oracle prints."""
-    command = ("fuzz", f"planted:{suite}", "--op", suite, "--oracle", oracle, "--device", DEVICE)
+    command = ("fuzz", f"planted:{suite}", "--op", suite, "--oracle", oracle, "--device", DEVICE, "--engine", engine)
     with tempfile.TemporaryDirectory() as folder:
         done = subprocess.run(
             (sys.executable, "-m", "harness.cli", *command, "--cases", str(cases), "--seed", "1"),

@@ -1,4 +1,4 @@
-"""The promise that compiled code uses shared memory in order, inside its bounds, and after it was written."""
+"""The promise that compiled code accesses memory aligned, and shared memory inside its bounds and in order."""
 
 from collections.abc import Sequence
 
@@ -23,14 +23,17 @@ RARELY_SEEN = frozenset({"missing proxy fence"})
 """Kinds of flaws that GPUs rarely show: warnings."""
 
 
-class SharedMemoryInOrder(SingleRunOracle):
+class CompiledCode(SingleRunOracle):
     """Fails on races in shared memory, on accesses outside it or misaligned, and on reads of what nothing has written.
 
     Only the PTX machine has shared memory: it executes what the compiler made of the kernel.
     """
 
-    name = "shared-memory"
-    promise = "Compiled code stays inside its shared memory, aligned, reads only what was written, and orders its warps there."
+    name = "compiled-code"
+    promise = (
+        "Compiled code accesses memory aligned, stays inside its shared memory, reads only what was written there, and "
+        "orders its warps."
+    )
     # `Causality.APART`: where a race changes a value, the value is a finding of its own.
     traits = Traits(
         rank=185, flaw=FlawKind.RACE, scope=PromiseScope.LAUNCH, not_requested=frozenset({NOT_PTX}), ends_launches=True
@@ -68,7 +71,7 @@ class SharedMemoryInOrder(SingleRunOracle):
         )
 
 
-ORACLES = (SharedMemoryInOrder(),)
+ORACLES = (CompiledCode(),)
 
 
 def sentence(flaw: CompiledFlaw) -> str:
