@@ -12,11 +12,11 @@ from harness.oracles.traits import PromiseScope, Traits
 
 NOT_PTX = "this case did not run as PTX"
 MEANING = (
-    "Triton's compiler lays tiles out in shared memory and puts the barriers between their uses. So the compiler is the "
+    "Triton's compiler lays tiles out in shared memory and puts barriers between their uses. So the compiler is the "
     "likely cause, unless the kernel is written in Gluon or contains assembly. Try another release of Triton."
 )
 UNFENCED = (
-    "Ordinary stores reach the engines that copy tiles and multiply matrices only after a fence.proxy.async. Without it "
+    "Ordinary stores reach the engines that copy tiles and multiply matrices after a fence.proxy.async. Without it "
     "they may read what was there before. GPUs rarely show it."
 )
 RARELY_SEEN = frozenset({"missing proxy fence"})
@@ -75,7 +75,7 @@ ORACLES = (CompiledCode(),)
 
 
 def sentence(flaw: CompiledFlaw) -> str:
-    """Return for example `race in shared memory: ld.shared.b32 by warp 1 after st.shared.b32 by warp 0 of program 0`."""
+    """Return for example `race in shared memory: ld.shared.b32 by warp 1 of program 0 after st.shared.b32`."""
     who = f"{flaw.opcode} by warp {flaw.warp} of program {flaw.program}"
     times = f", {flaw.count} times" if flaw.count > 1 else ""
     if not flaw.earlier_opcode:

@@ -11,6 +11,7 @@ import numpy as np
 
 from harness.engines.ptx.descriptors import swizzled
 from harness.engines.ptx.lane_accesses import (
+    Issue,
     LaneAccess,
     atomic_lanes,
     load_lanes,
@@ -56,7 +57,7 @@ def bulk_effect(instruction: PtxInstruction, rows: RegisterRows) -> Effect:
         assert isinstance(count, Immediate)
         return lambda wave: wave.asynchronous.stores.wait(wave.mask_of_active(), count.value)
     if "prefetch" in words:
-        return lambda wave: None
+        return lambda _: None
     if "tensor" in words:
         return _stored_tile(instruction, rows) if words[-1] == "bulk_group" else _loaded_tile(instruction, rows)
     if "mbarrier::complete_tx::bytes" in words and "global" in words:
@@ -117,7 +118,7 @@ def _published(instruction: PtxInstruction, rows: RegisterRows) -> Effect:
 
 
 def _tensor_map(wave: Wave, instruction: PtxInstruction, thread: int, address: int) -> TensorMap:
-    access = LaneAccess(instruction, lambda wave: np.zeros(1), np.uint8, 1, "")
+    access = LaneAccess(instruction, lambda _: np.zeros(1), np.uint8, 1, "")
     threads = np.full(MAP_BYTES, thread)
     content = load_lanes(wave, access, threads, address + np.arange(MAP_BYTES))
     try:
@@ -216,7 +217,7 @@ class _Tile:
         addresses, inside = self.tensor.places(self.first, self.rows)
         fill = _NANS.get(size, {}).get(self.tensor.fills_with_nan and bool(self.tensor.kind), 0)
         content = np.full(inside.shape, fill, dtype)
-        access = LaneAccess(self.instruction, lambda wave: np.zeros(1), dtype, 1, "global")
+        access = LaneAccess(self.instruction, lambda _: np.zeros(1), dtype, 1, "global")
         lanes = addresses[inside]
         content[inside] = load_lanes(wave, access, np.full(len(lanes), self.thread), lanes)
         return content
@@ -311,7 +312,7 @@ class _Bytes:
             report(wave, self.instruction, "misaligned", self.thread, f"{self.size_bytes} bytes at {self.address:#x}")
 
     def global_content(self, wave: Wave) -> Array:
-        access = LaneAccess(self.instruction, lambda wave: np.zeros(1), np.uint32, 1, "global")
+        access = LaneAccess(self.instruction, lambda _: np.zeros(1), np.uint32, 1, "global")
         addresses = self.address + 4 * np.arange(self.size_bytes // 4)
         return load_lanes(wave, access, np.full(len(addresses), self.thread), addresses)
 
@@ -379,21 +380,20 @@ class _Store:
             return
         size = tile.tensor.element_bytes
         addresses, inside = tile.tensor.places(tile.first, tile.rows, has_tail=not (self.reduction or tile.rows))
-        content = read_tile(
-            wave, tile.instruction, np.array([tile.thread]), tile.shared_addresses()[None], size, tile.issued
-        )[0]
+        issue = Issue(wave, tile.instruction, np.array([tile.thread]), tile.issued)
+        content = read_tile(issue, tile.shared_addresses()[None], size)[0]
         lanes, values = addresses[inside], content[inside]
-        threads = np.full(len(lanes), tile.thread)
         if self.reduction:
-            _reduce(wave, tile, self.reduction, threads, lanes, values)
+            _reduce(wave, tile, self.reduction, lanes, values)
         else:
-            store_global(wave, tile.instruction, threads, lanes, values)
+            store_global(wave, tile.instruction, np.full(len(lanes), tile.thread), lanes, values)
 
 
-def _reduce(wave: Wave, tile: _Tile, reduction: str, threads: Array, addresses: Array, values: Array) -> None:
+def _reduce(wave: Wave, tile: _Tile, reduction: str, addresses: Array, values: Array) -> None:
     """Update global memory by a tile."""
+    threads = np.full(len(addresses), tile.thread)
     size = tile.tensor.element_bytes
     kind = tile.tensor.kind or f"u{8 * size}"
     update = update_of(reduction, kind, tile.instruction)
-    access = LaneAccess(tile.instruction, lambda wave: np.zeros(1), _DTYPES[size], 1, "global")
-    atomic_lanes(wave, access, threads, addresses, [values], update)
+    access = LaneAccess(tile.instruction, lambda _: np.zeros(1), _DTYPES[size], 1, "global")
+    atomic_lanes(wave, access, threads, addresses, ([values], update))

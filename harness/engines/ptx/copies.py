@@ -1,6 +1,5 @@
 """Copies of `cp.async`, and what dispatches instructions on copies and barriers that do not wait."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -61,7 +60,7 @@ def copy_effect(instruction: PtxInstruction, rows: RegisterRows) -> Effect | Non
 
 def _no_wait(instruction: PtxInstruction, rows: RegisterRows) -> Effect:
     if "warp" in instruction.words:
-        return lambda wave: None
+        return lambda _: None
     if "arrive" in instruction.words:
         return arrival(instruction, rows)
     raise CannotExecute(f"the PTX instruction {instruction.opcode}")
@@ -105,7 +104,7 @@ def _copy(instruction: PtxInstruction, rows: RegisterRows) -> Effect:
             raise CannotExecute(f"a misaligned access: {instruction}")
         content = np.zeros((len(active), length), np.uint8)
         sizes = np.full(len(active), length) if given is None else np.broadcast_to(given(wave), (wave.size,))[active]
-        _fill(wave, content, active, addresses, np.minimum(sizes, length), (byte, word))
+        _fill(wave, content, (active, addresses, np.minimum(sizes, length)), (byte, word))
         places, outside = wave.memories.shared.offsets(to, wave.cta[active], length)
         if outside is not None:
             raise CannotExecute(f"{instruction.opcode} outside shared memory")
@@ -116,10 +115,10 @@ def _copy(instruction: PtxInstruction, rows: RegisterRows) -> Effect:
 
 
 def _fill(
-    wave: Wave, content: Array, active: Array, addresses: Array, sizes: Array, accesses: Sequence[LaneAccess]
+    wave: Wave, content: Array, sources: tuple[Array, Array, Array], accesses: tuple[LaneAccess, LaneAccess]
 ) -> None:
-    """Load `sizes` bytes of each thread."""
-    byte, word = accesses
+    """Load bytes for each thread: `sources` are the threads, their addresses, and how many bytes each loads."""
+    (active, addresses, sizes), (byte, word) = sources, accesses
     length = content.shape[1]
     if (sizes % 4 == 0).all() and length % 4 == 0:
         words = content.view(np.uint32)

@@ -7,7 +7,7 @@ import numpy as np
 
 from harness.engines.ptx.memories import GlobalMemory, MemoryRegion
 from harness.engines.ptx.ptx_builds import PtxBuild
-from harness.engines.ptx.tensor_maps import SWIZZLE_BYTES, encode
+from harness.engines.ptx.tensor_maps import SWIZZLE_BYTES, TensorMap, encode
 from harness.engines.ptx.threads import Array
 from harness.engines.ttir.ir import Function, Type
 from harness.engines.virtual.binding import Binding
@@ -78,17 +78,19 @@ class DeviceArguments:
         strides = [int(part.flat[0]) * size for part in descriptor.strides][::-1]
         if facts.get("fp4_padded"):
             extents[0] *= 2
-        return encode(
+        tensor = TensorMap(
             address=self._address(descriptor.base),
-            kind=_type_number(kind, size),
-            extents=extents,
-            strides=strides,
-            box=[int(extent) for extent in facts["block_size"]][::-1],
+            element_bytes=size,
+            kind="",
+            extents=tuple(extents),
+            strides=tuple(strides),
+            box=tuple(int(extent) for extent in facts["block_size"])[::-1],
             swizzle=SWIZZLE_BYTES[int(facts["swizzle"])],
-            nan=bool(descriptor.pads_with_nan.flat[0]),
+            fills_with_nan=bool(descriptor.pads_with_nan.flat[0]),
         )
+        return encode(tensor, _type_number(kind, size))
 
 
 def _type_number(kind: Type, size_bytes: int) -> int:
-    """Return the number of a descriptor's element type; only floating-point types differ from integers of their size."""
+    """Return the number of a descriptor's element type; integers have that of their size."""
     return {"f16": 6, "f32": 7, "f64": 9, "bf16": 10}.get(kind.element, {1: 0, 2: 1, 4: 2, 8: 4}[size_bytes])

@@ -198,11 +198,7 @@ def _uses_and_kills(
     kernel: PtxKernel, blocks: Sequence[BasicBlock], index: Mapping[Register, int]
 ) -> tuple[list[int], list[int]]:
     """Return for each block, as bits, the registers read before they are written, and those written whole."""
-    accumulators = 0
-    for instruction in kernel.instructions:
-        if instruction.root == "wgmma":
-            for register in results_of(instruction):
-                accumulators |= 1 << index[register]
+    accumulators = _accumulators(kernel, index)
     uses, kills = list[int](), list[int]()
     for block in blocks:
         use = kill = 0
@@ -219,6 +215,16 @@ def _uses_and_kills(
         uses.append(use)
         kills.append(kill)
     return uses, kills
+
+
+def _accumulators(kernel: PtxKernel, index: Mapping[Register, int]) -> int:
+    """Return the registers, as bits, in which products of warpgroups land."""
+    accumulators = 0
+    for instruction in kernel.instructions:
+        if instruction.root == "wgmma":
+            for register in results_of(instruction):
+                accumulators |= 1 << index[register]
+    return accumulators
 
 
 def _live_at_begin(

@@ -307,6 +307,8 @@ def store_global(wave: Wave, instruction: PtxInstruction, active: Array, address
 
 # --- atomics ---------------------------------------------------------------------------------------------------------
 
+Change = tuple[Sequence[Array], Callable[[Array, Sequence[Array]], Array]]
+"""The operands of an atomic for each thread, and the new bits of elements from their old bits and the operands."""
 Update = Callable[[Array, Array], Array]
 """Returns the new bits of elements, from their old bits and the operands."""
 
@@ -328,7 +330,7 @@ def _atomic(instruction: PtxInstruction, rows: RegisterRows) -> Effect:
         for number in range(access.count):
             values = [np.broadcast_to(group[number](wave), (wave.size,))[active] for group in reads]
             own = addresses + number * np.dtype(access.dtype).itemsize
-            old = atomic_lanes(wave, access, active, own, values, update)
+            old = atomic_lanes(wave, access, active, own, (values, update))
             write = writes[min(number, len(writes) - 1)]
             write(wave, spread(wave, active, old))
 
@@ -365,7 +367,7 @@ _OPERATIONS: Mapping[str, Update] = {
     "and": np.bitwise_and,
     "or": np.bitwise_or,
     "xor": np.bitwise_xor,
-    "exch": lambda old, new: new,
+    "exch": lambda _, new: new,
     "min": lambda old, new: np.fmin(old, new) if old.dtype.kind == "f" else np.minimum(old, new),
     "max": lambda old, new: np.fmax(old, new) if old.dtype.kind == "f" else np.maximum(old, new),
     "inc": lambda old, limit: np.where(old >= limit, 0, old + 1).astype(old.dtype),
@@ -373,15 +375,9 @@ _OPERATIONS: Mapping[str, Update] = {
 }
 
 
-def atomic_lanes(
-    wave: Wave,
-    access: LaneAccess,
-    active: Array,
-    addresses: Array,
-    values: Sequence[Array],
-    update: Callable[[Array, Sequence[Array]], Array],
-) -> Array:
+def atomic_lanes(wave: Wave, access: LaneAccess, active: Array, addresses: Array, change: Change) -> Array:
     """Update one element for each active thread, in the order of threads, and return the old elements."""
+    values, update = change
     size = np.dtype(access.dtype).itemsize
     if access.space == "shared":
         shared = wave.memories.shared
@@ -395,7 +391,7 @@ def atomic_lanes(
     if not access.space:
         for space, lanes, own in _by_window(addresses):
             part = LaneAccess(access.instruction, access.address, access.dtype, access.count, space)
-            old[lanes] = atomic_lanes(wave, part, active[lanes], own, [value[lanes] for value in values], update)
+            old[lanes] = atomic_lanes(wave, part, active[lanes], own, ([value[lanes] for value in values], update))
         return old
     parts, stray = wave.memories.global_memory.parts(addresses, size)
     watch = wave.memories.on_global
@@ -432,19 +428,27 @@ def _updated(
 # --- tiles of asynchronous work ---------------------------------------------------------------------------------------
 
 
-def read_tile(
-    wave: Wave, instruction: PtxInstruction, threads: Array, addresses: Array, size_bytes: int, issued: object
-) -> Array:
+@dataclass(frozen=True, slots=True, eq=False)
+class Issue:
+    """The issue of asynchronous work."""
+
+    wave: Wave
+    instruction: PtxInstruction
+    threads: Array
+    """For each tile a thread that issued it."""
+    known: object
+    """What the shadow of shared memory knew then."""
+
+
+def read_tile(issue: Issue, addresses: Array, size_bytes: int) -> Array:
     """Return the elements that asynchronous work reads from shared memory.
 
     Args:
-        wave: the wave.
-        instruction: the one that issued the work.
-        threads: for each tile a thread that issued it.
+        issue: who issued the work.
         addresses: for each tile the addresses of its elements.
         size_bytes: the bytes of an element.
-        issued: what the shadow of shared memory knew at the issue.
     """
+    wave, instruction, threads = issue.wave, issue.instruction, issue.threads
     shared = wave.memories.shared
     of_tile = threads.reshape(-1, *(1,) * (addresses.ndim - 1))
     places, outside = shared.offsets(addresses, np.broadcast_to(wave.cta[of_tile], addresses.shape), size_bytes)
@@ -452,5 +456,5 @@ def read_tile(
         report(wave, instruction, "outside shared memory", int(threads[0]), f"of {shared.size_bytes} bytes")
         places = np.where(outside, 0, places)
     by_thread = np.broadcast_to(of_tile, addresses.shape).reshape(-1)
-    wave.asynchronous.shadow.read_late(instruction, by_thread, places.reshape(-1), size_bytes, issued)
+    wave.asynchronous.shadow.read_late(instruction, by_thread, places.reshape(-1), size_bytes, issue.known)
     return shared.view(bits_dtype(8 * size_bytes))[places // size_bytes]

@@ -91,7 +91,7 @@ class PtxLaunch:
         shadow = SharedShadow()
         if self.finds_races:
             shadow = RaceShadow(shared, self.shape, ctas, self.flaws, cell_bytes_of(kernel))
-        return Wave(kernel, self.prepared.registers, self.shape, ctas, memories, AsyncWork(shadow, self.seed))
+        return Wave(self.prepared.registers, self.shape, ctas, memories, AsyncWork(shadow, self.seed))
 
 
 def pack_parameters(kernel: PtxKernel, values: Sequence[Any]) -> Array:

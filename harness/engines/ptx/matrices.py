@@ -189,7 +189,7 @@ def _load_matrices(instruction: PtxInstruction, rows: RegisterRows) -> Effect:
 
     def effect(wave: Wave) -> None:
         warps = wave.active_warps(instruction.opcode)
-        places = _row_places(wave, instruction, address(wave), warps, count)
+        places = _row_places(wave, instruction, (address(wave), warps, count))
         halves = wave.memories.shared.view(np.uint16)[places[..., None] // 2 + np.arange(8)]
         if transposed:
             halves = halves.swapaxes(-1, -2)
@@ -210,7 +210,7 @@ def _store_matrices(instruction: PtxInstruction, rows: RegisterRows) -> Effect:
 
     def effect(wave: Wave) -> None:
         warps = wave.active_warps(instruction.opcode)
-        places = _row_places(wave, instruction, address(wave), warps, count, stores=True)
+        places = _row_places(wave, instruction, (address(wave), warps, count), stores=True)
         registers = np.stack(
             [np.broadcast_to(read(wave), (wave.size,)).reshape(-1, WARP)[warps] for read in reads], axis=1
         )
@@ -232,9 +232,13 @@ def _form(instruction: PtxInstruction) -> tuple[int, bool]:
 
 
 def _row_places(
-    wave: Wave, instruction: PtxInstruction, addresses: Array, warps: Array, count: int, *, stores: bool = False
+    wave: Wave, instruction: PtxInstruction, matrices: tuple[Array, Array, int], *, stores: bool = False
 ) -> Array:
-    """Return the places in shared memory of the eight rows of each matrix: axes warp, matrix, row."""
+    """Return the places in shared memory of the eight rows of each matrix: axes warp, matrix, row.
+
+    `matrices` are the addresses of all lanes, the warps, and how many matrices each has.
+    """
+    addresses, warps, count = matrices
     lanes = np.broadcast_to(addresses, (wave.size,)).reshape(-1, WARP)[warps, : 8 * count]
     threads = (warps[:, None] * WARP + np.arange(8 * count)).reshape(-1)
     flat = lanes.reshape(-1)

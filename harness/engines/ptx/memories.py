@@ -4,14 +4,16 @@ Global memory is a set of regions with gaps between them.  A pointer keeps no pr
 that bounds are known of: an address between two regions belongs to nothing.
 """
 
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from harness.engines.ptx.ptx_kernel import PtxInstruction, PtxKernel
 from harness.engines.ptx.threads import Array
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
 
 REGION_SPACING = 1 << 36
 """The distance of the first bytes of two regions."""

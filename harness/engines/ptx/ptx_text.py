@@ -48,6 +48,7 @@ _LOC = re.compile(r"\.loc\s+(\d+)\s+(\d+)\s+(\d+)")
 _FILE = re.compile(r'\.file\s+(\d+)\s+"([^"]*)"')
 _GUARD = re.compile(r"@(!?)([%\w$]+)\s+")
 _OPERANDS = re.compile(r"\[[^\]]*\]|\{[^{}]*\}|\([^()]*\)|[^,\[\]{}()]+")
+_FLOAT = re.compile(r"0[fFdD]([0-9A-Fa-f]+)$")
 _INTEGER = re.compile(r"-?(?:0[xX][0-9A-Fa-f]+|\d+)[uU]?$")
 _SPECIAL = re.compile(
     r"%(?:n?tid|n?ctaid|laneid|n?warpid|n?smid|clock|clock64|clock_hi|globaltimer|globaltimer_lo|globaltimer_hi|gridid|"
@@ -168,6 +169,7 @@ class _Reader:
         """Read a function's statements.
 
         Args:
+            body: the text between the function's braces.
             renamed: the registers that stand for parameters of an inlined function.
             depth: how many calls lead here.
             returns_to: the label after an inlined function; empty for the entry.
@@ -297,7 +299,7 @@ class _Reader:
 
     def _call(self, rest: str, calls: "_Calls", guard: Register | Negated | None) -> None:
         """Inline a call: `(results), function, (arguments)`."""
-        parts = [part for part in _parts(rest)]
+        parts = list(_parts(rest))
         results = parts.pop(0) if parts[0].startswith("(") else "()"
         name = parts[0]
         arguments = next((part for part in parts[1:] if part.startswith("(")), "()")
@@ -334,13 +336,13 @@ class _Reader:
                 return scope.registers[text]
         if _INTEGER.match(text):
             return Immediate(int(text.rstrip("uU"), 0))
-        if re.match(r"0[fFdD][0-9A-Fa-f]+$", text):
-            return Immediate(int(text[2:], 16))
+        if found := _FLOAT.match(text):
+            return Immediate(int(found[1], 16))
         if re.match(r"-?\d+\.\d*(?:[eE][+-]?\d+)?$", text):
             return Immediate(struct.unpack("<I", struct.pack("<f", float(text)))[0])
         if _SPECIAL.match(text):
             return Special(text)
-        if text in {"WARP_SZ"}:
+        if text == "WARP_SZ":
             return Immediate(32)
         if re.match(r"[\w$]+$", text):
             return calls.symbol(text) or Symbol(self._label(text))
@@ -463,7 +465,7 @@ def _parts(text: str) -> list[str]:
 
 def _parameters(text: str) -> Iterator[PtxParameter]:
     offset = 0
-    for part in text.strip("()").split(","):
+    for part in text.strip().strip("()").split(","):
         words = part.split()
         if not words:
             continue
@@ -501,8 +503,8 @@ def _variables(text: str) -> Iterator[tuple[str, Variable]]:
 
 
 def _constant(text: str) -> int:
-    if re.match(r"0[fFdD][0-9A-Fa-f]+$", text):
-        return int(text[2:], 16)
+    if found := _FLOAT.match(text):
+        return int(found[1], 16)
     if not _INTEGER.match(text):
         raise CannotExecute(f"a PTX variable that holds {text}")
     return int(text.rstrip("uU"), 0)

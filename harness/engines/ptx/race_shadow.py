@@ -138,7 +138,7 @@ class RaceShadow(SharedShadow):
         if racing.any():
             first = int(np.flatnonzero(racing)[0])
             other = int(agents[winner[first]])
-            self._report(RACE, instruction, int(threads[first]), int(cells[first]), instruction, other, racing)
+            self._report(RACE, instruction, (int(threads[first]), int(cells[first])), (instruction, other), racing)
 
     def _check_lives(self, instruction: PtxInstruction, threads: Array, places: Array) -> None:
         """Check that the CTA whose memory is used has not ended."""
@@ -148,7 +148,7 @@ class RaceShadow(SharedShadow):
         if gone.any():
             first = int(np.flatnonzero(gone)[0])
             cell = int(places[first]) // self._cell
-            self._report(ENDED_CTA, instruction, int(threads[first]), cell, None, NOBODY, gone)
+            self._report(ENDED_CTA, instruction, (int(threads[first]), cell), (None, NOBODY), gone)
 
     def ended(self, threads: Array) -> None:
         self._ended |= threads
@@ -220,7 +220,9 @@ class RaceShadow(SharedShadow):
         if racing.any():
             first = int(np.flatnonzero(racing)[0])
             other = self._instructions[self._written_by[cells[first]]]
-            self._report(RACE, instruction, int(threads[first]), int(cells[first]), other, int(writer[first]), racing)
+            self._report(
+                RACE, instruction, (int(threads[first]), int(cells[first])), (other, int(writer[first])), racing
+            )
 
     def _check_reads(
         self, instruction: PtxInstruction, threads: Array, cells: Array, agents: Array, known: Array
@@ -231,7 +233,7 @@ class RaceShadow(SharedShadow):
             if racing.any():
                 first = int(np.flatnonzero(racing)[0])
                 other = self._instructions[self._read_by[cells[first]]]
-                self._report(RACE, instruction, int(threads[first]), int(cells[first]), other, reader, racing)
+                self._report(RACE, instruction, (int(threads[first]), int(cells[first])), (other, reader), racing)
 
     def _check_fence(self, instruction: PtxInstruction, threads: Array, cells: Array, clusters: Array) -> None:
         writer = self._writer[cells]
@@ -241,7 +243,7 @@ class RaceShadow(SharedShadow):
             first = int(np.flatnonzero(missing)[0])
             other = self._instructions[self._written_by[cells[first]]]
             self._report(
-                UNFENCED, instruction, int(threads[first]), int(cells[first]), other, int(writer[first]), missing
+                UNFENCED, instruction, (int(threads[first]), int(cells[first])), (other, int(writer[first])), missing
             )
 
     def _check_written(self, instruction: PtxInstruction, threads: Array, places: Array, size_bytes: int) -> None:
@@ -251,18 +253,18 @@ class RaceShadow(SharedShadow):
         if not written.all():
             first = int(np.flatnonzero(~written)[0])
             cell = int(places[first]) // self._cell
-            self._report(UNWRITTEN, instruction, int(threads[first]), cell, None, NOBODY, ~written)
+            self._report(UNWRITTEN, instruction, (int(threads[first]), cell), (None, NOBODY), ~written)
 
     def _report(
         self,
         kind: str,
         instruction: PtxInstruction,
-        thread: int,
-        cell: int,
-        other: PtxInstruction | None,
-        agent: int,
+        place: tuple[int, int],
+        earlier: tuple[PtxInstruction | None, int],
         mask: Array,
     ) -> None:
+        """Record a flaw of a thread at a cell; `earlier` is the other instruction and its agent, `mask` has all like it."""
+        (thread, cell), (other, agent) = place, earlier
         cta, own = divmod(thread, self._shape.threads)
         address = cell * self._cell % self._shared.stride
         warp = agent % (self._warps + 1) if agent != NOBODY else NOBODY

@@ -110,15 +110,12 @@ class TensorMap:
         return address, inside
 
 
-def encode(
-    *, address: int, kind: int, extents: list[int], strides: list[int], box: list[int], swizzle: int, nan: bool
-) -> bytes:
-    """Return the bytes of a map; extents, strides in bytes and box have the innermost axis first."""
+def encode(tensor: TensorMap, kind: int) -> bytes:
+    """Return the bytes of a map; `kind` is the number of its element type."""
     fields: Any = np.zeros(1, LAYOUT)
-    item = fields[0]
-    item["global_address"], item["rank"], item["elemtype"] = address, len(extents) - 1, kind
-    item["swizzle_mode"], item["fill_mode"] = SWIZZLE_BYTES.index(swizzle), nan
-    item["global_dim"][: len(extents)] = extents
-    item["box_dim"][: len(box)] = box
-    item["global_stride"][: len(strides) - 1] = strides[1:]
+    item, rank = fields[0], len(tensor.extents)
+    item["global_address"], item["rank"], item["elemtype"] = tensor.address, rank - 1, kind
+    item["swizzle_mode"], item["fill_mode"] = SWIZZLE_BYTES.index(tensor.swizzle), tensor.fills_with_nan
+    item["global_dim"][:rank], item["box_dim"][:rank] = tensor.extents, tensor.box
+    item["global_stride"][: rank - 1] = tensor.strides[1:]
     return fields.tobytes().ljust(MAP_BYTES, b"\0")

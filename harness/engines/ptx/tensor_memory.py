@@ -6,6 +6,7 @@ from harness.errors import CannotExecute
 
 
 def tensor_memory_effect(instruction: PtxInstruction, rows: RegisterRows) -> Effect | None:
+    del rows
     if instruction.root != "tcgen05":
         return None
     raise CannotExecute(f"the PTX instruction {instruction.opcode}")

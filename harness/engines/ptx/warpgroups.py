@@ -10,7 +10,7 @@ import numpy as np
 
 from harness.engines.ptx.descriptors import MatrixPlaces
 from harness.engines.ptx.fragments import left_fragment, sum_fragment
-from harness.engines.ptx.lane_accesses import read_tile
+from harness.engines.ptx.lane_accesses import Issue, read_tile
 from harness.engines.ptx.matrices import RegisterGroup, gather, numbers_of, parts, product, registers_of
 from harness.engines.ptx.ptx_kernel import Immediate, Operand, PtxInstruction, Register, RegisterVector
 from harness.engines.ptx.threads import WARP, Array
@@ -31,7 +31,7 @@ def warpgroup_effect(instruction: PtxInstruction, rows: RegisterRows) -> Effect:
     """
     match instruction.words[1]:
         case "fence":
-            return lambda wave: None
+            return lambda _: None
         case "commit_group":
             return lambda wave: wave.asynchronous.products.commit(wave.mask_of_active())
         case "wait_group":
@@ -166,7 +166,7 @@ class _Product:
         count = HEIGHT if is_left else form.width
         transposed = form.transposes[0 if is_left else 1]
         places = MatrixPlaces.hopper(descriptors).addresses(count, form.depth, size, is_depth_inner=not transposed)
-        raw = read_tile(wave, form.instruction, warps[:, 0] * WARP, places, size, self.issued)
+        raw = read_tile(Issue(wave, form.instruction, warps[:, 0] * WARP, self.issued), places, size)
         return elements(raw, kind)
 
     def _sums(self, wave: Wave, warps: Array) -> Array:

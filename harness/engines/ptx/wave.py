@@ -28,6 +28,7 @@ from harness.engines.ptx.ptx_kernel import (
 from harness.engines.ptx.threads import ROW_TYPES, WARP, Array, LaunchShape
 from harness.errors import CannotExecute
 
+AXES = "xyz"
 NANOSECONDS_PER_CLOCK_READ = 1000
 """Every read of a clock advances it by this much, so loops that wait for a time end."""
 
@@ -37,7 +38,6 @@ class Wave:
 
     def __init__(
         self,
-        kernel: PtxKernel,
         registers: RegisterFile,
         shape: LaunchShape,
         ctas: Array,
@@ -45,7 +45,6 @@ class Wave:
         asynchronous: AsyncWork,
     ) -> None:
         """`ctas` are linear CTA ids, whole clusters."""
-        self.kernel = kernel
         self.shape = shape
         self.ctas = ctas
         self.memories = memories
@@ -117,61 +116,57 @@ class Wave:
         return np.broadcast_to(value, (self.size,))
 
     def _special(self, name: str) -> Array:
+        root, _, axis = name.partition(".")
+        if (read := _SPECIAL.get(root)) is not None:
+            return read(self)
+        if (coordinates := _COORDINATES.get(root)) is not None and axis in AXES:
+            return coordinates(self)[AXES.index(axis)]
+        raise CannotExecute(f"the PTX register {name}")
+
+    def read_clock(self) -> Array:
+        """Return a clock that every read advances."""
+        self.clock_reads += 1
+        return np.array([self.clock_reads * NANOSECONDS_PER_CLOCK_READ], np.uint64)
+
+    def coordinates(self, ids: Array) -> tuple[Array, Array, Array]:
+        """Return for each thread the place on the grid of its CTA, given by its linear id."""
         x, y, _ = self.shape.grid
-        ids = self.ctas
-        match name:
-            case "%tid.x":
-                return self.thread.astype(np.uint32)
-            case "%tid.y" | "%tid.z":
-                return np.uint32(0)  # type: ignore[return-value]
-            case "%warpid":
-                return self.warp.astype(np.uint32)
-            case "%laneid":
-                return self.lane
-            case "%ntid.x":
-                return np.uint32(self.shape.threads)  # type: ignore[return-value]
-            case "%ntid.y" | "%ntid.z":
-                return np.uint32(1)  # type: ignore[return-value]
-            case "%ctaid.x":
-                return self.each_cta(ids % x)
-            case "%ctaid.y":
-                return self.each_cta(ids // x % y)
-            case "%ctaid.z":
-                return self.each_cta(ids // (x * y))
-            case "%nctaid.x" | "%nctaid.y" | "%nctaid.z":
-                return np.uint32(self.shape.grid["xyz".index(name[-1])])  # type: ignore[return-value]
-            case "%cluster_ctarank" | "%cluster_ctaid.x":
-                return self.each_cta(ids % self.shape.cluster)
-            case "%cluster_nctarank" | "%cluster_nctaid.x":
-                return np.uint32(self.shape.cluster)  # type: ignore[return-value]
-            case "%clusterid.x":
-                return self.each_cta(ids % x // self.shape.cluster)
-            case "%clusterid.y":
-                return self.each_cta(ids // x % y)
-            case "%clusterid.z":
-                return self.each_cta(ids // (x * y))
-            case "%nclusterid.x":
-                return np.uint32(x // self.shape.cluster)  # type: ignore[return-value]
-            case "%smid":
-                return self.each_cta(ids % self.shape.sms)
-            case "%nsmid":
-                return np.uint32(self.shape.sms)  # type: ignore[return-value]
-            case "%clock" | "%clock64" | "%globaltimer" | "%globaltimer_lo":
-                self.clock_reads += 1
-                return np.uint64(self.clock_reads * NANOSECONDS_PER_CLOCK_READ)  # type: ignore[return-value]
-            case "%dynamic_smem_size" | "%total_smem_size":
-                return np.uint32(self.memories.shared.size_bytes)  # type: ignore[return-value]
-            case "%lanemask_lt":
-                return (np.uint32(1) << self.lane) - np.uint32(1)
-            case "%lanemask_eq":
-                return np.uint32(1) << self.lane
-            case _:
-                raise CannotExecute(f"the PTX register {name}")
+        return self.each_cta(ids % x), self.each_cta(ids // x % y), self.each_cta(ids // (x * y))
 
     def each_cta(self, numbers: Array) -> Array:
         """Return one number for each CTA as one for each thread."""
         return np.repeat(numbers.astype(np.uint32), self.shape.threads)
 
+
+def _numbers(*numbers: int) -> tuple[Array, ...]:
+    return tuple(np.array([number], np.uint32) for number in numbers)
+
+
+_SPECIAL: Mapping[str, Callable[[Wave], Array]] = {
+    "%warpid": lambda wave: wave.warp.astype(np.uint32),
+    "%laneid": lambda wave: wave.lane,
+    "%cluster_ctarank": lambda wave: wave.each_cta(wave.ctas % wave.shape.cluster),
+    "%cluster_nctarank": lambda wave: _numbers(wave.shape.cluster)[0],
+    "%smid": lambda wave: wave.each_cta(wave.ctas % wave.shape.sms),
+    "%nsmid": lambda wave: _numbers(wave.shape.sms)[0],
+    "%dynamic_smem_size": lambda wave: _numbers(wave.memories.shared.size_bytes)[0],
+    "%total_smem_size": lambda wave: _numbers(wave.memories.shared.size_bytes)[0],
+    "%lanemask_lt": lambda wave: (np.uint32(1) << wave.lane) - np.uint32(1),
+    "%lanemask_eq": lambda wave: np.uint32(1) << wave.lane,
+    **dict.fromkeys(("%clock", "%clock64", "%globaltimer", "%globaltimer_lo"), Wave.read_clock),
+}
+"""The special registers of one number, by name."""
+_COORDINATES: Mapping[str, Callable[[Wave], tuple[Array, ...]]] = {
+    "%tid": lambda wave: (wave.thread.astype(np.uint32), *_numbers(0, 0)),
+    "%ntid": lambda wave: _numbers(wave.shape.threads, 1, 1),
+    "%ctaid": lambda wave: wave.coordinates(wave.ctas),
+    "%nctaid": lambda wave: _numbers(*wave.shape.grid),
+    "%cluster_ctaid": lambda wave: (wave.each_cta(wave.ctas % wave.shape.cluster), *_numbers(0, 0)),
+    "%cluster_nctaid": lambda wave: _numbers(wave.shape.cluster, 1, 1),
+    "%clusterid": lambda wave: (wave.coordinates(wave.ctas)[0] // wave.shape.cluster, *wave.coordinates(wave.ctas)[1:]),
+    "%nclusterid": lambda wave: _numbers(wave.shape.grid[0] // wave.shape.cluster, *wave.shape.grid[1:]),
+}
+"""The special registers of three numbers, by name without the axis."""
 
 Effect = Callable[[Wave], None]
 """What an instruction does to the threads of `Wave.mask`."""
@@ -204,13 +199,13 @@ class RegisterRows:
                 return lambda wave: ~inner(wave)
             case Immediate():
                 constant = immediate(operand.value, dtype)
-                return lambda wave: constant
+                return lambda _: constant
             case Special():
                 name = operand.name
                 return lambda wave: wave.special(name).astype(dtype)
             case Symbol():
                 address = immediate(self.address_of(operand), dtype)
-                return lambda wave: address
+                return lambda _: address
             case _:
                 raise CannotExecute(f"the PTX operand {operand}")
 
@@ -237,7 +232,7 @@ class RegisterRows:
         """Return a writer of a register.  Values of another width are truncated, or extended by their sign."""
         match operand:
             case Sink():
-                return lambda wave, values: None
+                return lambda *_: None
             case Register():
                 pass
             case _:
@@ -268,10 +263,10 @@ class RegisterRows:
         base, offset = operand.base, operand.offset
         if isinstance(base, Immediate):
             fixed = np.int64(base.value + offset)
-            return (lambda wave: fixed), 0
+            return (lambda _: fixed), 0
         if isinstance(base, Symbol):
             fixed = np.int64(self.address_of(base) + offset)
-            return (lambda wave: fixed), 0
+            return (lambda _: fixed), 0
         assert isinstance(base, Register)
         dtype = np.uint32 if base.bits == 32 else np.uint64
         read = self.reader(base, dtype)

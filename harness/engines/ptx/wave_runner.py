@@ -193,9 +193,7 @@ class WaveRunner:
             self._step(self._chosen(running), running)
 
     def _chosen(self, running: Array) -> int:
-        self._steps += 1
-        if self._steps > self._step_limit:
-            raise TooManySteps(f"a kernel took {self._step_limit:,} steps")
+        self._count_step()
         if self._steps % FAIR_STEPS:
             return int(self._at[running].min())
         threads = np.flatnonzero(running)
@@ -215,40 +213,35 @@ class WaveRunner:
 
     def _run_together(self, number: int) -> int | None:
         """Run blocks from one that all threads are at; return the next one, None once threads part."""
-        wave = self._wave
-        while True:
-            self._steps += 1
-            if self._steps > self._step_limit:
-                raise TooManySteps(f"a kernel took {self._step_limit:,} steps")
-            block = self._prepared.blocks[number]
+        wave, everyone = self._wave, np.ones(self._wave.size, np.bool_)
+        following: int | None = number
+        while following is not None:
+            self._count_step()
             wave.mask = None
+            number, block = following, self._prepared.blocks[following]
             if block.blocking is not None:
-                passing = self._pass(block, number, np.ones(wave.size, np.bool_))
-                if not passing.all():
-                    return None
-                number += 1
+                following = number + 1 if self._pass(block, number, everyone).all() else None
                 continue
             self._execute(block)
-            if block.jump is None:
-                number += 1
-                continue
-            if block.condition is None:
-                if block.target < 0:
-                    self._end(np.ones(wave.size, np.bool_))
-                    return None
-                number = block.target
-                continue
-            taken = block.condition(wave)
-            if taken.all():
-                if block.target < 0:
-                    self._end(taken)
-                    return None
-                number = block.target
-            elif not taken.any():
-                number += 1
-            else:
-                self._part(block, number, np.ones(wave.size, np.bool_), taken)
-                return None
+            following = self._after(block, number, everyone)
+        return None
+
+    def _after(self, block: _Block, number: int, everyone: Array) -> int | None:
+        """Return the block that all threads are at after one; None if they part or end."""
+        if block.jump is None:
+            return number + 1
+        taken = everyone if block.condition is None else block.condition(self._wave)
+        if not taken.any():
+            return number + 1
+        if taken.all() and block.target >= 0:
+            return block.target
+        self._part(block, number, everyone, taken)
+        return None
+
+    def _count_step(self) -> None:
+        self._steps += 1
+        if self._steps > self._step_limit:
+            raise TooManySteps(f"a kernel took {self._step_limit:,} steps")
 
     def _step(self, number: int, running: Array) -> None:
         """Run one block for the threads that are at it."""
