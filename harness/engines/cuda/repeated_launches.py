@@ -24,7 +24,7 @@ from harness.model.launch_difference import Plainer
 class HardwareMachine:
     """A hardware GPU that repeats launches."""
 
-    plainer = tuple(Plainer)
+    plainer: tuple[Plainer, ...] = tuple(Plainer)
 
     def __init__(self, arch: int, cache: Path) -> None:
         self.arch = arch

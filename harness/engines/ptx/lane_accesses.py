@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from harness.engines.ptx.lanes import DTYPES
+from harness.engines.ptx.lane_types import DTYPES
 from harness.engines.ptx.memories import LOCAL_WINDOW, PARAMETER_WINDOW, SHARED_WINDOW, Flaw
 from harness.engines.ptx.ptx_kernel import Address, Operand, PtxInstruction, RegisterVector, Sink, Symbol
 from harness.engines.ptx.threads import Array

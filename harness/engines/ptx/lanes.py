@@ -10,6 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from harness.engines.ptx.carry_lanes import CARRYING, carry_effect, high_product, uses_carry
+from harness.engines.ptx.lane_types import DTYPES
 from harness.engines.ptx.memories import WINDOWS
 from harness.engines.ptx.ptx_kernel import Operand, Pair, PtxInstruction, Register, RegisterVector
 from harness.engines.ptx.threads import Array
@@ -26,13 +28,6 @@ from harness.engines.virtual.operations.ptx_instructions import (
 from harness.errors import CannotExecute
 
 Compute = Callable[..., Array]
-DTYPES: Mapping[str, type[Any]] = {
-    "pred": np.bool_,
-    "f32": np.float32,
-    "f64": np.float64,
-    **{f"{sign}{bits}": getattr(np, f"uint{bits}") for sign in "bu" for bits in (8, 16, 32, 64)},
-    **{f"s{bits}": getattr(np, f"int{bits}") for bits in (8, 16, 32, 64)},
-}
 _ROUND_DOWN = {"rni": np.rint, "rzi": np.trunc, "rmi": np.floor, "rpi": np.ceil}
 
 
@@ -43,6 +38,8 @@ def lane_effect(instruction: PtxInstruction, rows: RegisterRows) -> Effect | Non
         CannotExecute: the instruction has a form that is not known.
     """
     build = _BUILDERS.get(instruction.root)
+    if uses_carry(instruction) and (build is not None or instruction.root in CARRYING):
+        return carry_effect(instruction, rows)
     return build(instruction, rows) if build is not None else None
 
 
@@ -158,7 +155,7 @@ def _multiply(instruction: PtxInstruction, rows: RegisterRows) -> Effect:
     dtype = DTYPES[kind]
     reads = [rows.reader(operand, dtype) for operand in instruction.operands[1:3]]
     addend = rows.reader(instruction.operands[3], DTYPES[f"{kind[0]}{out}"]) if len(instruction.operands) > 3 else None
-    if addend is not None and ("sat" in words or "cc" in words):
+    if addend is not None and "sat" in words:
         raise CannotExecute(f"the PTX instruction {instruction.opcode}")
     write, wide = rows.writer(instruction.operands[0]), DTYPES[f"{kind[0]}{min(64, 2 * bits)}"]
     shift = np.dtype(wide).type(bits) if bits < 64 else None
@@ -172,25 +169,10 @@ def _multiply(instruction: PtxInstruction, rows: RegisterRows) -> Effect:
         elif shift is not None:
             product = (left.astype(wide) * right.astype(wide) >> shift).astype(dtype)
         else:
-            product = _high_product(left, right)
+            product = high_product(left, right)
         write(wave, product if addend is None else product + addend(wave))
 
     return effect
-
-
-def _high_product(left: Array, right: Array) -> Array:
-    """Return the upper 64 bits of the product of two 64-bit integers."""
-    signed = left.dtype.kind == "i"
-    a, b = np.broadcast_arrays(left.view(np.uint64), right.view(np.uint64))
-    low, half = np.uint64(0xFFFFFFFF), np.uint64(32)
-    a_low, a_high, b_low, b_high = a & low, a >> half, b & low, b >> half
-    middle = a_high * b_low + (a_low * b_low >> half)
-    other = a_low * b_high + (middle & low)
-    high = a_high * b_high + (middle >> half) + (other >> half)
-    if signed:
-        high = high - np.where(left < 0, b, np.uint64(0)) - np.where(right < 0, a, np.uint64(0))
-        return high.view(np.int64)
-    return high
 
 
 def _divided(left: Array, right: Array) -> Array:
@@ -482,8 +464,6 @@ def _float_or(table: Mapping[str, Compute]) -> Callable[[PtxInstruction, Registe
             return _packed_float32(instruction, rows, table["f"])
         if "rz" in instruction.words or "rm" in instruction.words or "rp" in instruction.words:
             return _directed(instruction, rows, table["f"])
-        if {"cc"} & set(instruction.words):
-            raise CannotExecute(f"the PTX instruction {instruction.opcode}")
         return simple(instruction, rows)
 
     return build
@@ -785,7 +765,8 @@ def _convert(instruction: PtxInstruction, rows: RegisterRows) -> Effect:
     if len(instruction.operands) > 2 or target not in DTYPES or source not in DTYPES:
         return _converted(instruction, rows)
     to, of = DTYPES[target], DTYPES[source]
-    read, write = rows.reader(instruction.operands[1], of), rows.writer(instruction.operands[0])
+    destination, origin = instruction.operands[:2]
+    read, write = rows.reader(origin, of), rows.writer(destination)
     if source[0] != "f" and target[0] != "f":
         if "sat" in words:
             limits = np.iinfo(to)

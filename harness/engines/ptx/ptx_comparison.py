@@ -28,7 +28,7 @@ from harness.model.run import Run
 class PtxMachine:
     """Executes the PTX of launches of the virtual GPU."""
 
-    plainer = (Plainer.UNFUSED,)
+    plainer: tuple[Plainer, ...] = (Plainer.UNFUSED,)
 
     def __init__(self, launches: Launches) -> None:
         self._launches = launches

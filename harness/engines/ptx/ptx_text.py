@@ -6,7 +6,7 @@ names of their own.  Calls of functions in the same module are inlined, so a ker
 
 import re
 import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import count
@@ -64,6 +64,10 @@ _DEEPEST_CALL = 16
 def width_of(kind: str) -> int:
     """Return the bits of a register type: 32 for `b32`, 1 for `pred`."""
     return REGISTER_BITS.get(kind) or int(re.sub(r"\D", "", kind) or 0)
+
+
+MakeRegister = Callable[[str, int], Register]
+"""Declares a register by name and width."""
 
 
 @dataclass(slots=True)
@@ -377,9 +381,9 @@ class _Calls:
     depth: int
     returns_to: str
     _declared: dict[str, dict[int, Register]] = field(default_factory=dict[str, "dict[int, Register]"])
-    _make: object = None
+    _make: MakeRegister | None = None
 
-    def declare(self, name: str, kind: str, length: int, make) -> None:  # noqa: ANN001 - a bound method
+    def declare(self, name: str, kind: str, length: int, make: MakeRegister) -> None:
         """Declare the parameter of a call; a byte array becomes registers at their offsets as they are used."""
         self._make = make
         self._declared[name] = {} if length else {0: make(name, max(32, width_of(kind)))}
@@ -394,7 +398,7 @@ class _Calls:
         if len(names) != len(passed) or len(results) != len(taken):
             raise CannotExecute(f"a call of the PTX function {function.name} with {len(passed)} arguments")
         return {
-            inner: _Slots(self._declared[outer], self._make)  # type: ignore[misc]
+            inner: _Slots(self._declared[outer], self._make)
             for inner, outer in zip([*names, *results], [*passed, *taken], strict=True)
         }
 
@@ -416,7 +420,8 @@ class _Calls:
         if isinstance(other, RegisterVector):
             raise CannotExecute("a vector as the argument of a PTX call")
         if address.offset not in slots:
-            slots[address.offset] = make(address.base.name, max(16, width_of(words[-1])))  # type: ignore[operator]
+            assert make is not None
+            slots[address.offset] = make(address.base.name, max(16, width_of(words[-1])))
         register = slots[address.offset]
         return (other, register) if words[0] == "ld" else (register, other)
 
@@ -426,7 +431,7 @@ class _Slots:
     """The registers that hold one parameter of a call, by offset."""
 
     registers: dict[int, Register]
-    make: object
+    make: MakeRegister | None
 
 
 def _statements(body: str) -> Iterator[tuple[str, str]]:

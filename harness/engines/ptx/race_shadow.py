@@ -132,7 +132,7 @@ class RaceShadow(SharedShadow):
         order = np.arange(len(cells), dtype=np.int32)
         self._last[cells] = order
         winner = self._last[cells]
-        racing = agents[winner] != agents
+        racing: Array = agents[winner] != agents
         if values is not None:
             racing &= values[winner] != values
         if racing.any():
@@ -263,7 +263,7 @@ class RaceShadow(SharedShadow):
         earlier: tuple[PtxInstruction | None, int],
         mask: Array,
     ) -> None:
-        """Record a flaw of a thread at a cell; `earlier` is the other instruction and its agent, `mask` has all like it."""
+        """Record a flaw of a thread at a cell; `earlier` is the other instruction and agent, `mask` has all like it."""
         (thread, cell), (other, agent) = place, earlier
         cta, own = divmod(thread, self._shape.threads)
         address = cell * self._cell % self._shared.stride

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
-from harness.engines.ptx.lanes import DTYPES
+from harness.engines.ptx.lane_types import DTYPES
 from harness.engines.ptx.ptx_kernel import Pair, PtxInstruction
 from harness.engines.ptx.threads import WARP, Array
 from harness.engines.ptx.wave import Effect, RegisterRows, Wave

@@ -59,6 +59,11 @@ class Wave:
         self._files = {bits: np.zeros((count, self.size), ROW_TYPES[bits]) for bits, count in registers.rows.items()}
         self.rows: Mapping[int, list[Array]] = {bits: list(file) for bits, file in self._files.items()}
 
+    @cached_property
+    def carry(self) -> Array:
+        """For each thread, the carry of its last instruction that leaves one."""
+        return np.zeros(self.size, np.bool_)
+
     # --- numbers of threads ---
 
     @cached_property
@@ -262,10 +267,10 @@ class RegisterRows:
         assert isinstance(operand, Address)
         base, offset = operand.base, operand.offset
         if isinstance(base, Immediate):
-            fixed = np.int64(base.value + offset)
+            fixed = np.array([base.value + offset], np.int64)
             return (lambda _: fixed), 0
         if isinstance(base, Symbol):
-            fixed = np.int64(self.address_of(base) + offset)
+            fixed = np.array([self.address_of(base) + offset], np.int64)
             return (lambda _: fixed), 0
         assert isinstance(base, Register)
         dtype = np.uint32 if base.bits == 32 else np.uint64
