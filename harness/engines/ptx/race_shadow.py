@@ -151,8 +151,30 @@ class RaceShadow(SharedShadow):
             self._report(ENDED_CTA, instruction, (int(threads[first]), cell), (None, NOBODY), gone)
 
     def ended(self, threads: Array) -> None:
+        before = self._has_ended
         self._ended |= threads
         self._has_ended = self._ended.reshape(len(self._ctas), -1).all(axis=1)
+        if self._shape.cluster > 1:
+            for cta in np.flatnonzero(self._has_ended & ~before).tolist():
+                self._check_peers(cta)
+
+    def _check_peers(self, cta: int) -> None:
+        """Check that a CTA that ends knows of all accesses of others to its shared memory."""
+        cluster, rank = divmod(cta, self._shape.cluster)
+        each, size = self._warps + 1, self._shared.stride // self._cell
+        own = np.arange(rank * each, rank * each + self._warps)
+        cells = slice(cta * size, (cta + 1) * size)
+        for agent in (agent for agent in range(self._agents) if agent // each != rank):
+            known = int(self._clock[cluster, own, agent].max())
+            late = (self._read_at[agent, cells] > known) | (
+                (self._writer[cells] == agent) & (self._written_at[cells] > known)
+            )
+            if late.any():
+                cell = int(np.flatnonzero(late)[0]) + cta * size
+                is_read = self._read_at[agent, cell] > known
+                instruction = self._instructions[(self._read_by if is_read else self._written_by)[cell]]
+                thread = (cluster * self._shape.cluster + agent // each) * self._shape.threads
+                self._report(ENDED_CTA, instruction, (thread, cell), (None, NOBODY), late)
 
     def updated(self, instruction: PtxInstruction, threads: Array, places: Array, size_bytes: int) -> None:
         # Atomics of several warps on one cell are in no order, and need none.

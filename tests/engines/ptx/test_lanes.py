@@ -53,10 +53,8 @@ INTEGER: dict[str, Callable[..., int]] = {
 def test_integers_are_computed_as_python_does(instruction: str) -> None:
     sources = [integers(seed) for seed in range(3)]
     used = [source for number, source in enumerate(sources, start=1) if number == 1 or f"${number}" in instruction]
-    expected = [
-        INTEGER[instruction](*values) % (1 << 32)
-        for values in zip(*(source.tolist() for source in sources), strict=True)
-    ]
+    operands = zip(*(source.tolist() for source in used), strict=True)
+    expected = [INTEGER[instruction](*values) % (1 << 32) for values in operands]
     assert computed(instruction, np.uint32, *used).tolist() == expected
 
 
