@@ -667,6 +667,27 @@ def _compare(instruction: PtxInstruction, rows: RegisterRows) -> Effect:
     return effect
 
 
+def _set(instruction: PtxInstruction, rows: RegisterRows) -> Effect:
+    """`set`: one, or all bits of an integer, where a comparison holds; for packed numbers each on its own."""
+    target, source = instruction.words[-2:]
+    relation = _relation(instruction.words[1], is_float=source[0] in "fb" and not source.startswith("b3"))
+    reads = [_bits_reader(operand, width(source), rows) for operand in instruction.operands[1:3]]
+    write = rows.writer(instruction.operands[0])
+    is_integer = target[0] in "su"
+
+    def effect(wave: Wave) -> None:
+        left, right = (
+            parts_of(np.ascontiguousarray(np.broadcast_to(read(wave), (wave.size,))), source) for read in reads
+        )
+        holds = relation(left, right)
+        if is_integer:
+            write(wave, np.where(holds[..., 0], np.uint32(0xFFFFFFFF), np.uint32(0)))
+        else:
+            write(wave, register_of(holds.astype(np.float32), target))
+
+    return effect
+
+
 def _packed_compare(instruction: PtxInstruction, rows: RegisterRows) -> Effect:
     kind = instruction.kind
     bits = width(kind)
@@ -871,6 +892,7 @@ _BUILDERS: Mapping[str, Callable[[PtxInstruction, RegisterRows], Effect]] = {
     "rem": _simple({"s": _remainder, "u": _remainder}),
     "rsqrt": _approximate(lambda values: 1 / np.sqrt(values)),
     "selp": _select,
+    "set": _set,
     "setp": _compare,
     "shf": _general,
     "shl": _shift,

@@ -29,7 +29,7 @@ def matrix_effect(instruction: PtxInstruction, rows: RegisterRows) -> Effect | N
     """Return the effect of an instruction on matrices that one warp holds; None for another instruction."""
     match instruction.root:
         case "mma":
-            return _multiply(instruction, rows)
+            return None if "block_scale" in instruction.words else _multiply(instruction, rows)
         case "ldmatrix":
             return _load_matrices(instruction, rows)
         case "stmatrix":

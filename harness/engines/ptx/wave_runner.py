@@ -19,6 +19,7 @@ from harness.engines.ptx.lanes import lane_effect
 from harness.engines.ptx.matrices import matrix_effect
 from harness.engines.ptx.memories import shared_layout, variable_addresses
 from harness.engines.ptx.ptx_kernel import Negated, PtxInstruction, PtxKernel, Register
+from harness.engines.ptx.scaled_matrices import scaled_effect
 from harness.engines.ptx.tensor_memory import tensor_memory_effect
 from harness.engines.ptx.threads import Array
 from harness.engines.ptx.warps import warp_effect
@@ -137,6 +138,8 @@ def _is_empty(instruction: PtxInstruction) -> bool:
 
 
 def _effect_of(instruction: PtxInstruction, rows: RegisterRows) -> Effect:
+    if instruction.root == "mma" and "block_scale" in instruction.words:
+        return scaled_effect(instruction, rows)
     for resolve in (lane_effect, access_effect, warp_effect, matrix_effect, copy_effect, tensor_memory_effect):
         effect = resolve(instruction, rows)
         if effect is not None:
