@@ -5,6 +5,7 @@ import shlex
 import tempfile
 from collections.abc import Mapping
 from contextlib import ExitStack, suppress
+from dataclasses import replace
 from datetime import date
 from pathlib import Path
 
@@ -77,6 +78,8 @@ def run(options: argparse.Namespace) -> int:
         setup = _setup_of(options, command, oracles, folder)
         if gpu is not None:
             setup = on_hardware(setup, gpu, tool, options.accepts, folder)
+        else:
+            setup = replace(setup, plan=replace(setup.plan, engine=engine.name))
         end, seen = watch_command(command, setup, folder, tool.suppressions if tool else (), _limit_s(options))
         gpus.close()  # the launches are repeated by another holder of the GPU
         store_calls(read_calls(folder), command.libraries, prepared(CALLS))

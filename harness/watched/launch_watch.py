@@ -7,6 +7,7 @@ values there; its arguments are copied before, and get the results of the first 
 import os
 import sys
 import threading
+from collections.abc import Mapping
 from contextlib import redirect_stdout
 from dataclasses import replace
 from functools import partial
@@ -15,6 +16,7 @@ from pathlib import Path
 
 import torch
 
+from harness.engines.ptx.engine import PtxEngine
 from harness.engines.torch.cpu_tensors import CpuTensors
 from harness.engines.torch.inductor.followed_programs import FollowedPrograms
 from harness.engines.torch.torch_seam import plain_torch, without_dispatch_modes
@@ -52,6 +54,8 @@ MEMORY_SHARE = 0.8
 """The share of the machine's free memory that one launch may take.  Beyond it, the launch raises MemoryError."""
 LEAST_MEMORY_SHARE = 0.25
 """The share beside other workers of pytest-xdist.  Seldom do several of them run their largest launch at once."""
+ENGINES: Mapping[str, type[VirtualEngine]] = {engine.traits.name: engine for engine in (VirtualEngine, PtxEngine)}
+"""What may execute the launches of a command."""
 NO_MEASURE = Measure(ratio=0.0, index=(), got=0.0, expected=0.0)
 
 
@@ -65,13 +69,13 @@ def watch_process(plan: WatchPlan, folder: Path | None) -> LaunchRecorder:
     lines = CallingLines((*plan.libraries, plan.scratch))  # where Inductor writes what it generates
 
     def around(launches: Launches) -> LaunchWatch:
-        return LaunchWatch(launches, recorder, fresh, lines)
+        return LaunchWatch(launches, recorder, fresh, lines, ENGINES[plan.engine])
 
     def enter_modes() -> None:
         CpuTensors().__enter__()
         fresh.__enter__()
 
-    engine = VirtualEngine(around, fresh=fresh)
+    engine = ENGINES[plan.engine](around, fresh=fresh)
     engine.prepare()
     engine.emulate(plan.device)
     fresh.__enter__()
@@ -89,8 +93,16 @@ def watch_process(plan: WatchPlan, folder: Path | None) -> LaunchRecorder:
 class LaunchWatch:
     """The handler of all launches of this process."""
 
-    def __init__(self, launches: Launches, recorder: LaunchRecorder, fresh: FreshMemory, lines: CallingLines) -> None:
+    def __init__(
+        self,
+        launches: Launches,
+        recorder: LaunchRecorder,
+        fresh: FreshMemory,
+        lines: CallingLines,
+        engine: type[VirtualEngine],
+    ) -> None:
         self._launches = launches
+        self._engine = engine
         self._recorder = recorder
         self._fresh = fresh
         self._lines = lines
@@ -158,7 +170,7 @@ class LaunchWatch:
     def _run(self, request: LaunchRequest, facts: VirtualCaseLaunches, ending: Ending, before: Copies | None) -> Run:
         run = Run(
             case=launch_case(request, self._device),
-            engine=VirtualEngine.traits.name,
+            engine=self._engine.traits.name,
             ending=ending,
             launches=tuple(facts.launches),
             memory=tuple(facts.memory),
@@ -170,7 +182,7 @@ class LaunchWatch:
         if before is None:
             return run
         refill = partial(self._refill, request, before, facts.scale)
-        return with_reruns(run, None, frozenset({Rerun.LANE_FILL}), refill)
+        return with_reruns(run, None, self._engine.reruns & {Rerun.LANE_FILL}, refill)
 
     def _refill(self, request: LaunchRequest, before: Copies, scale: Scale, rerun: RerunRequest) -> Run:
         """Execute the launch again with other values in undefined lanes, and put its first results back."""

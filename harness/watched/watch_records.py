@@ -54,6 +54,8 @@ class WatchPlan:
     """The names of the oracles that judge each launch."""
     scratch: str
     """The folder of Triton's cache and of native code."""
+    engine: str = "virtual"
+    """What executes the launches, if no hardware does."""
     libraries: tuple[str, ...] = ()
     """Folders of the libraries under test: lines there are not the caller's own."""
     on_hardware: bool = False

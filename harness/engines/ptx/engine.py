@@ -11,7 +11,6 @@ from harness.engines.virtual.launches import CompiledTtir, Launches
 from harness.engines.virtual.memory.events import EventCollector
 from harness.engines.virtual.operations.table import HANDLERS
 from harness.engines.virtual.synchronisation.residency import ResidentLaunch
-from harness.errors import CannotExecute
 from harness.execution.reruns import Rerun
 from harness.model.engine_traits import PTX
 
@@ -27,11 +26,9 @@ class PtxLaunches(Launches):
         self, compiled: CompiledTtir, request: LaunchRequest, resident: ResidentLaunch, events: EventCollector
     ) -> Executor:
         launch = resident.launch
-        # Exact values and random roundings are of TTIR.
-        if launch.is_exact or self.handlers is not HANDLERS:
+        # Exact values, random roundings and samples of programs are of TTIR.
+        if launch.is_exact or launch.is_oversized or self.handlers is not HANDLERS:
             return super()._executor(compiled, request, resident, events)
-        if launch.is_oversized:
-            raise CannotExecute("an oversized case on the PTX machine")
         case, before = self.case_launches, self.builds.seconds
         build = self.builds.of(compiled.facts.build, request.ttir, self.device.arch, compiled.facts.options)
         case.add_seconds("ptx", self.builds.seconds - before)
