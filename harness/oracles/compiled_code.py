@@ -17,7 +17,8 @@ MEANING = (
 )
 UNFENCED = (
     "Ordinary stores reach the engines that copy tiles and multiply matrices after a fence.proxy.async. Without it "
-    "they may read what was there before. GPUs rarely show it."
+    "they may read what was there before. GPUs rarely show it. Triton 3.4 to 3.7.0 leave it out before products of "
+    "tiles that cp.async loads (https://github.com/triton-lang/triton/issues/9610)."
 )
 RARELY_SEEN = frozenset({"missing proxy fence"})
 """Kinds of flaws that GPUs rarely show: warnings."""

@@ -165,6 +165,8 @@ class WaveRunner:
         self._step_limit = step_limit
         self._at = np.zeros(wave.size, np.int32)
         self._state = np.zeros(wave.size, np.int8)
+        self._waits_at = np.zeros(wave.size, np.int32)
+        """The block of the barrier at which each thread waits, or waited last."""
         self._ran = np.zeros(wave.size, np.int64)
         self._steps = 0
 
@@ -292,7 +294,7 @@ class WaveRunner:
         self._at[group] = number + 1
         if is_retried(instruction):
             self._at[held] = number
-        self._state[held] = WAITING
+        self._state[held], self._waits_at[held] = WAITING, number
         released = self._barriers.released()
         if released is not None:
             self._state[released & (self._state == WAITING)] = RUNNING
@@ -317,11 +319,8 @@ class WaveRunner:
         waiting: dict[int, tuple[PtxInstruction, int, int]] = {}
         wave = self._wave
         for thread in np.flatnonzero(self._state == WAITING).tolist():
-            number = int(self._at[thread])
+            number = int(self._waits_at[thread])
             block = self._prepared.blocks[number]
-            if block.blocking is None:
-                number -= 1
-                block = self._prepared.blocks[number]
             cta, own = divmod(thread, wave.shape.threads)
             waiting.setdefault(number, (block.instructions[0], int(wave.ctas[cta]), own // 32))
         return StuckThreads(tuple(waiting.values()))

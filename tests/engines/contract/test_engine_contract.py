@@ -6,7 +6,7 @@ from harness import catalogue
 from harness.engines.contract.engine_contract import broken_obligations
 from harness.engines.cuda.gpus.inventory import profile_of, real_gpus
 from harness.errors import MissingPart
-from harness.model.engine_traits import COMPARISON, CUDA, VIRTUAL, EngineTraits
+from harness.model.engine_traits import COMPARISON, CUDA, PTX, PTX_COMPARISON, VIRTUAL, EngineTraits
 from harness.workers.gpu_assignment import GpuAssigner
 
 H200 = catalogue.find("h200")
@@ -15,8 +15,9 @@ FORGETFUL = EngineTraits(
 )
 
 
-def test_the_virtual_engine_keeps_the_contract() -> None:
-    assert broken_obligations(VIRTUAL, H200) == {}
+@pytest.mark.parametrize("engine", [VIRTUAL, PTX, PTX_COMPARISON], ids=str)
+def test_an_engine_without_a_gpu_keeps_the_contract(engine: EngineTraits) -> None:
+    assert broken_obligations(engine, H200) == {}
 
 
 @pytest.mark.gpu
