@@ -361,7 +361,9 @@ def _stored_tile(instruction: PtxInstruction, rows: RegisterRows) -> Effect:
         for thread in wave.active().tolist():
             tile = form.tile(wave, thread)
             tile.check(wave)
-            wave.asynchronous.stores.issue(_Store(wave, tile, reduction))
+            own = np.zeros(wave.size, np.bool_)
+            own[thread] = True
+            wave.asynchronous.stores.issue(own, _Store(wave, tile, reduction))
 
     return effect
 

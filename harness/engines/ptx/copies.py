@@ -109,7 +109,7 @@ def _copy(instruction: PtxInstruction, rows: RegisterRows) -> Effect:
         if outside is not None:
             raise CannotExecute(f"{instruction.opcode} outside shared memory")
         copy = _Copy(wave, instruction, active, places, content, wave.asynchronous.shadow.snapshot())
-        wave.asynchronous.copies.issue(copy)
+        wave.asynchronous.copies.issue(wave.mask_of_active(), copy)
 
     return effect
 

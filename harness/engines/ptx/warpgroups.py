@@ -110,7 +110,7 @@ def _multiply(instruction: PtxInstruction, rows: RegisterRows) -> Effect:
             keeps=_first_lanes(wave, keeps_sum, warps),
             issued=wave.asynchronous.shadow.snapshot(),
         )
-        wave.asynchronous.products.issue(work)
+        wave.asynchronous.products.issue(wave.mask_of_active(), work)
 
     return effect
 
