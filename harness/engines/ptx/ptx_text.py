@@ -147,6 +147,9 @@ class _Reader:
         self._variables = dict(_variables(text))
         self._scopes: list[_Scope] = []
         self._local_bytes = 0
+        self._label_before = ""
+        self._branch_targets: dict[str, list[str]] = {}
+        """By label, the targets of indexed branches."""
 
     def kernel(self, entry: _Function) -> PtxKernel:
         parameters = tuple(_parameters(entry.parameters))
@@ -191,6 +194,7 @@ class _Reader:
                     self._scopes.pop()
                 case "label":
                     self._labels[self._label(text)] = len(self._instructions)
+                    self._label_before = text
                 case "line":
                     self._place(text)
                 case _:
@@ -229,6 +233,8 @@ class _Reader:
             self._declare_registers(f"{text};")
         elif text.startswith((".param", ".local")):
             self._declare_memory(text, calls)
+        elif text.startswith(".branchtargets"):
+            self._branch_targets[self._label_before] = _parts(text.removeprefix(".branchtargets"))
         elif text.startswith("."):
             return
         else:
@@ -284,6 +290,9 @@ class _Reader:
             case "call":
                 self._call(rest, calls, guard)
                 return
+            case "brx":
+                self._indexed_branch(rest, calls, guard)
+                return
             case "ret" if calls.returns_to:
                 target: tuple[Operand, ...] = (Symbol(calls.returns_to),)
                 self._append(("bra", "uni"), target, guard)
@@ -298,6 +307,17 @@ class _Reader:
 
     def _append(self, words: tuple[str, ...], operands: tuple[Operand, ...], guard: Register | Negated | None) -> None:
         self._instructions.append(PtxInstruction(words, operands, guard, self._location))
+
+    def _indexed_branch(self, rest: str, calls: "_Calls", guard: Register | Negated | None) -> None:
+        """Write `brx.idx`, which leads to one of several labels, as a branch to each."""
+        number, targets = _parts(rest)
+        if guard is not None or targets not in self._branch_targets:
+            raise CannotExecute("a PTX branch to targets that are not known")
+        index = self._operand(number, calls)
+        for at, target in enumerate(self._branch_targets[targets]):
+            is_taken = self._new_register(targets, 1)
+            self._append(("setp", "eq", "u32"), (is_taken, index, Immediate(at)), None)
+            self._append(("bra",), (Symbol(self._label(target)),), is_taken)
 
     # --- calls ---
 

@@ -1,0 +1,43 @@
+"""PTX is read as it is written."""
+
+import numpy as np
+
+from tests.engines.ptx.ptx_runs import Ptx
+
+INDEXED_BRANCH = """
+.version 8.7
+.target sm_100a
+.address_size 64
+.visible .entry kernel(.param .u64 .ptr .global .align 16 result)
+.reqntid 32
+{
+	.reg .b32 	%r<4>;
+	.reg .b64 	%rd<4>;
+	ld.param.b64 	%rd1, [result];
+	mov.u32 	%r1, %tid.x;
+	mad.wide.u32 	%rd2, %r1, 4, %rd1;
+	rem.u32 	%r2, %r1, 3;
+	$L_targets: .branchtargets
+		$L_one,
+		$L_two,
+		$L_three;
+	brx.idx 	%r2, $L_targets;
+$L_one:
+	mov.b32 	%r3, 10;
+	bra.uni 	$L_end;
+$L_two:
+	mov.b32 	%r3, 20;
+	bra.uni 	$L_end;
+$L_three:
+	mov.b32 	%r3, 30;
+$L_end:
+	st.global.b32 	[%rd2], %r3;
+	ret;
+}
+"""
+
+
+def test_an_indexed_branch_leads_each_thread_to_its_label() -> None:
+    result = np.zeros(32, np.int32)
+    Ptx(INDEXED_BRANCH, shared_bytes=0).run([result])
+    np.testing.assert_array_equal(result, np.array([10, 20, 30])[np.arange(32) % 3])
