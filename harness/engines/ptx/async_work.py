@@ -41,6 +41,8 @@ class AsyncWork:
         """Products of `wgmma`."""
         self.stores = WorkGroups()
         """Bulk copies from shared to global memory."""
+        self.tensor_stores = WorkGroups()
+        """Stores to tensor memory, which land at `tcgen05.wait::st`."""
         self.bulk: list[Pending] = []
         """Work that completes an mbarrier."""
         self._draws = np.random.default_rng(seed)

@@ -9,11 +9,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from harness.engines.ptx.threads import Array
+from harness.errors import CannotExecute
 
 CHUNK_BYTES = 16
 ROWS = 8
 """The rows of a block that a swizzle permutes."""
 _HOPPER_SWIZZLES = np.array([0, 128, 64, 32])
+_BLACKWELL_SWIZZLES = {0: 0, 2: 128, 4: 64, 6: 32}
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +40,26 @@ class MatrixPlaces:
             leading=_field(bits, 16),
             stride=_field(bits, 32),
             swizzle=int(_HOPPER_SWIZZLES[mode]),
+        )
+
+    @classmethod
+    def blackwell(cls, descriptors: Array) -> "MatrixPlaces":
+        """Read the descriptors of `tcgen05`; all must have the same swizzle.
+
+        Raises:
+            CannotExecute: the descriptors have different swizzles, or one that is not known.
+        """
+        bits = descriptors.astype(np.uint64)
+        modes = bits >> np.uint64(61)
+        mode, base = int(modes.flat[0]), bits >> np.uint64(49) & np.uint64(15)
+        # The pattern of a swizzle begins at an aligned address, unless a base offset says otherwise.
+        if (modes != mode).any() or mode not in _BLACKWELL_SWIZZLES or (mode and base.any()):
+            raise CannotExecute(f"the matrix descriptor {int(bits.flat[0]):#018x}")
+        return cls(
+            start=_field(bits, 0),
+            leading=_field(bits, 16),
+            stride=_field(bits, 32),
+            swizzle=_BLACKWELL_SWIZZLES[mode],
         )
 
     def addresses(self, rows: int, depth: int, size_bytes: int, *, is_depth_inner: bool) -> Array:

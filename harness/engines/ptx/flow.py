@@ -121,6 +121,8 @@ def results_of(instruction: PtxInstruction) -> tuple[Register, ...]:
         return ()
     if not instruction.operands or isinstance(instruction.operands[0], Address):
         return ()
+    if words[:3] == ("tcgen05", "ld", "red"):
+        return tuple(register for operand in instruction.operands[:2] for register in registers_in(operand))
     return tuple(registers_in(instruction.operands[0]))
 
 

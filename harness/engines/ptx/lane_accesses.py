@@ -440,18 +440,20 @@ class Issue:
     """What the shadow of shared memory knew then."""
 
 
-def read_tile(issue: Issue, addresses: Array, size_bytes: int) -> Array:
+def read_tile(issue: Issue, addresses: Array, size_bytes: int, ctas: Array | None = None) -> Array:
     """Return the elements that asynchronous work reads from shared memory.
 
     Args:
         issue: who issued the work.
         addresses: for each tile the addresses of its elements.
         size_bytes: the bytes of an element.
+        ctas: for each tile the CTA that holds it, as its place in the wave; None for those of the threads.
     """
     wave, instruction, threads = issue.wave, issue.instruction, issue.threads
     shared = wave.memories.shared
     of_tile = threads.reshape(-1, *(1,) * (addresses.ndim - 1))
-    places, outside = shared.offsets(addresses, np.broadcast_to(wave.cta[of_tile], addresses.shape), size_bytes)
+    holders = (wave.cta[threads] if ctas is None else ctas).reshape(of_tile.shape)
+    places, outside = shared.offsets(addresses, np.broadcast_to(holders, addresses.shape), size_bytes)
     if outside is not None:
         report(wave, instruction, "outside shared memory", int(threads[0]), f"of {shared.size_bytes} bytes")
         places = np.where(outside, 0, places)

@@ -25,6 +25,7 @@ from harness.engines.ptx.ptx_kernel import (
     Special,
     Symbol,
 )
+from harness.engines.ptx.tensor_memory import TensorMemory
 from harness.engines.ptx.threads import ROW_TYPES, WARP, Array, LaunchShape
 from harness.errors import CannotExecute
 
@@ -50,6 +51,7 @@ class Wave:
         self.memories = memories
         self.asynchronous = asynchronous
         self.barriers = Barriers(len(ctas), shape, memories.flaws, asynchronous, ctas)
+        self.tensor = TensorMemory(shape, memories.flaws, ctas)
         self.warps = shape.threads // WARP
         self.size = len(ctas) * shape.threads
         self.mask: Array | None = None

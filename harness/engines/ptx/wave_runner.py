@@ -20,7 +20,7 @@ from harness.engines.ptx.matrices import matrix_effect
 from harness.engines.ptx.memories import shared_layout, variable_addresses
 from harness.engines.ptx.ptx_kernel import Negated, PtxInstruction, PtxKernel, Register
 from harness.engines.ptx.scaled_matrices import scaled_effect
-from harness.engines.ptx.tensor_memory import tensor_memory_effect
+from harness.engines.ptx.tensor_instructions import tensor_memory_effect
 from harness.engines.ptx.threads import Array
 from harness.engines.ptx.warps import warp_effect
 from harness.engines.ptx.wave import Effect, RegisterRows, Wave
@@ -187,6 +187,7 @@ class WaveRunner:
             if not running.any():
                 if (self._state == ENDED).all():
                     self._wave.asynchronous.finish()
+                    self._wave.tensor.finish()
                     return None
                 if not self._wake():
                     return self._stuck()
