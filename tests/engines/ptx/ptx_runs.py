@@ -1,4 +1,4 @@
-"""Compiles kernels for a GPU, or takes PTX as text, and executes one launch."""
+"""Compiles kernels for a GPU, and executes a launch of what the compiler made."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -7,19 +7,14 @@ from typing import Any
 
 import numpy as np
 import triton
-from numpy.typing import NDArray
 from triton import knobs
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 from triton.experimental.gluon._runtime import GluonASTSource
 
-from harness.engines.ptx.launch import PtxLaunch, pack_parameters
-from harness.engines.ptx.memories import Flaw, Flaws, GlobalMemory, GlobalWatch
 from harness.engines.ptx.ptx_text import parse
-from harness.engines.ptx.threads import LaunchShape
-from harness.engines.ptx.wave_runner import PreparedKernel, StuckThreads
+from tests.engines.ptx.ptx_programs import Array, Launched, launch
 
-Array = NDArray[Any]
 ALIGNMENT = 16
 
 
@@ -39,41 +34,22 @@ class Ptx:
         assert len(left) < len(lines)
         return Ptx("".join(left), self.shared_bytes, self.scratch_bytes)
 
-    def run(self, arguments: Sequence[Array | float], grid: int = 1) -> "PtxRun":
+    def run(self, arguments: Sequence[Array | float], grid: int = 1) -> Launched:
         """Execute a launch of `grid` CTAs, on NumPy arrays whose content it changes."""
-        kernel, memory, flaws = parse(self.text), GlobalMemory(), Flaws()
-        buffers = [*arguments]
-        if self.scratch_bytes:
-            buffers.append(np.zeros(self.scratch_bytes * grid, np.uint8))
-        values = [
-            memory.add(f"argument {number}", buffer.reshape(-1).view(np.uint8)).address
-            if isinstance(buffer, np.ndarray)
-            else buffer
-            for number, buffer in enumerate(buffers)
-        ]
-        launch = PtxLaunch(
-            prepared=PreparedKernel(kernel),
-            shape=LaunchShape(grid=(grid, 1, 1), threads=kernel.threads, cluster=kernel.cluster),
-            memory=memory,
-            parameters=pack_parameters(kernel, values),
+        cluster = parse(self.text).cluster
+        scratch = [np.zeros(self.scratch_bytes * grid, np.uint8)] if self.scratch_bytes else []
+        return launch(
+            self.text,
+            [*arguments, *scratch],
+            programs=grid // cluster,
             shared_bytes=self.shared_bytes,
-            watch=GlobalWatch(),
-            flaws=flaws,
+            cluster=cluster,
         )
-        return PtxRun(launch.run(), tuple(flaws.seen.values()))
 
 
-@dataclass(frozen=True, slots=True)
-class PtxRun:
-    """What a launch showed, apart from what it stored."""
-
-    stuck: StuckThreads | None
-    flaws: tuple[Flaw, ...]
-
-    @property
-    def kinds(self) -> set[str]:
-        """The kinds of its flaws."""
-        return {flaw.kind for flaw in self.flaws}
+def kinds(launched: Launched) -> set[str]:
+    """Return the kinds of the flaws of a launch."""
+    return {flaw.kind for flaw in launched.flaws}
 
 
 def compiled(

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from tests.engines.ptx.ptx_runs import Ptx
+from tests.engines.ptx.ptx_programs import launch
 
 INDEXED_BRANCH = """
 .version 8.7
@@ -39,5 +39,5 @@ $L_end:
 
 def test_an_indexed_branch_leads_each_thread_to_its_label() -> None:
     result = np.zeros(32, np.int32)
-    Ptx(INDEXED_BRANCH, shared_bytes=0).run([result])
+    launch(INDEXED_BRANCH, [result])
     np.testing.assert_array_equal(result, np.array([10, 20, 30])[np.arange(32) % 3])
