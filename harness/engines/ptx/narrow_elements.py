@@ -1,19 +1,13 @@
-"""Elements of 4, 6 and 8 bits as tensor cores read them from memory, and the scales of block-scaled products.
-
-Elements of 4 and 6 bits are packed, or padded: 16 elements fill the first bytes of 16.
-"""
+"""Elements of 4 and 6 bits as `tcgen05` reads them from memory: packed, or padded to 16 bytes for 16 elements."""
 
 from functools import cache
 
 import numpy as np
 
 from harness.engines.ptx.threads import Array
-from harness.engines.virtual.numbers import float8
-from harness.errors import CannotExecute
 
 _BITS = {"e2m1": 4, "e2m3": 6, "e3m2": 6}
 _CHUNK = 16
-_NO_SCALE = 0xFF
 
 
 @cache
@@ -45,18 +39,3 @@ def unpadded(raw: Array, kind: str) -> Array:
     single = np.unpackbits(chunks, axis=-1, bitorder="little").reshape(*chunks.shape[:-1], _CHUNK, bits)
     codes = (single.astype(np.int64) << np.arange(bits)).sum(axis=-1)
     return _values(kind)[codes].reshape(raw.shape)
-
-
-def scales(raw: Array, kind: str) -> Array:
-    """Return the numbers of scales: powers of two (`ue8m0`), or 8-bit floats without a sign (`ue4m3`).
-
-    Raises:
-        CannotExecute: the type is not known.
-    """
-    match kind:
-        case "ue8m0":
-            return np.where(raw == _NO_SCALE, np.nan, np.ldexp(1.0, raw.astype(np.int64) - 127))
-        case "ue4m3":
-            return float8.decode(raw & 0x7F, "f8E4M3FN").astype(np.float64)
-        case _:
-            raise CannotExecute(f"scales of {kind}")

@@ -11,8 +11,9 @@ import numpy as np
 
 from harness.engines.ptx.descriptors import MatrixPlaces
 from harness.engines.ptx.lane_accesses import Issue, read_tile
-from harness.engines.ptx.narrow_elements import is_narrow, scales, unpacked, unpadded
+from harness.engines.ptx.narrow_elements import is_narrow, unpacked, unpadded
 from harness.engines.ptx.ptx_kernel import Address, Immediate, Operand, PtxInstruction, RegisterVector
+from harness.engines.ptx.small_floats import scales_of
 from harness.engines.ptx.tensor_issue import issuers, members_of, values_at
 from harness.engines.ptx.tensor_memory import COLUMN_MASK, LANE_SHIFT, LANES
 from harness.engines.ptx.tensor_shapes import ROW_BYTES, ProductShape, product_shape
@@ -306,7 +307,7 @@ def sum_places(height: int, width: int, group: int) -> tuple[Array, Array]:
 def _scales(cells: Array, first: int, count: int, kind: str) -> Array:
     """Return the scales that begin at a byte of cells, along one more axis."""
     shifts = (8 * (first + np.arange(count))).astype(np.uint32)
-    return scales((cells[..., None] >> shifts).astype(np.uint8), kind)
+    return scales_of((cells[..., None] >> shifts).astype(np.uint8), kind)
 
 
 def _from_cells(cells: Array, kind: str) -> Array:
