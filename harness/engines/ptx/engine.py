@@ -13,6 +13,7 @@ from harness.engines.virtual.operations.table import HANDLERS
 from harness.engines.virtual.synchronisation.residency import ResidentLaunch
 from harness.execution.reruns import Rerun
 from harness.model.engine_traits import PTX
+from harness.model.run import MemoryEvent
 
 
 class PtxLaunches(Launches):
@@ -49,3 +50,8 @@ class PtxEngine(VirtualEngine):
     reruns = frozenset[Rerun]()
     """The virtual engine has these runs; here each would cost many times as much."""
     make_launches = PtxLaunches
+
+    def memory_events(self) -> tuple[MemoryEvent, ...]:
+        """Return what memory saw in launches outside any case."""
+        assert self._launches is not None, "emulate a device first"
+        return tuple(self._launches.case_launches.memory)

@@ -1,0 +1,1 @@
+"""The kernels, a file each."""
