@@ -24,6 +24,7 @@ NAMED: Mapping[str, FlawKind] = {
     "log_softmax_torch": FlawKind.NO_KERNEL,
     "matmul_no_mask": FlawKind.OUT_OF_BOUNDS,
     "mse_loss_race": FlawKind.RACE,
+    "mse_loss_unwritten": FlawKind.UNINITIALISED,
     "relu_in_place": FlawKind.INPUT_CHANGED,
     "relu_uninitialised": FlawKind.UNINITIALISED,
     "relu_zeros": FlawKind.ZEROS,

@@ -29,6 +29,7 @@ CHOSEN = frozenset(
         "first_config_too_large",
         "shifted_reload",
         "tuned_in_place",
+        "uninitialised_read",
         "unwritten_tail",
         "overlapping_store",
         "dropped_term",

@@ -3,6 +3,7 @@
 `harness.execution.execution` executes ops.  `harness.repro_runtime.engine` executes reproducer files.
 """
 
+import inspect
 import os
 import re
 import time
@@ -11,7 +12,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from importlib.metadata import version
-from inspect import unwrap
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
@@ -217,7 +217,7 @@ def _is_of_op(op: Op, error: Exception) -> bool:
     if any(part in file for part in COMPILERS for file in files):
         return False
     outside = [frame for frame, file in zip(frames, files, strict=True) if not _is_passed(file)]
-    return bool(outside) and outside[-1].f_code is getattr(unwrap(op.call), "__code__", None)
+    return bool(outside) and outside[-1].f_code is getattr(inspect.unwrap(op.call), "__code__", None)
 
 
 def _unsupported(reason: CannotExecute, error: Exception) -> Unsupported:
@@ -230,6 +230,14 @@ def source_of(error: Exception) -> Source | None:
     frames = traceback.extract_tb(error.__traceback__)
     outside = [frame for frame in frames if not _is_passed(frame.filename)]
     return Source(file=outside[-1].filename, line=outside[-1].lineno or 0) if outside else None
+
+
+def calling_line() -> Source | None:
+    """Return the innermost line of this thread outside torch, Triton and the harness."""
+    frame = inspect.currentframe()
+    while frame is not None and _is_passed(frame.f_code.co_filename):
+        frame = frame.f_back
+    return Source(file=frame.f_code.co_filename, line=frame.f_lineno) if frame else None
 
 
 def _is_passed(file: str) -> bool:

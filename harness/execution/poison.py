@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch.overrides import TorchFunctionMode
 
@@ -59,10 +60,14 @@ class FreshMemory(TorchFunctionMode):
         self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
     ) -> Any:
         """Call the function, and poison its result if it is fresh memory."""
-        result = func(*args, **(kwargs or {}))
+        result = self._call(func, args, kwargs or {})
         if func in _FACTORIES and isinstance(result, torch.Tensor):
             self._poison(result)
         return result
+
+    def _call(self, func: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+        """Call a function of torch."""
+        return func(*args, **kwargs)
 
     def poison_of(self, address: int) -> Poison | None:
         """Return the poison of the storage at this address; None for initialised memory."""
@@ -92,15 +97,18 @@ class FreshMemory(TorchFunctionMode):
         storage, size = tensor.untyped_storage(), tensor.element_size()
         if not storage.nbytes() or storage.device.type != "cpu" or (pattern is None and size > 1):
             return
-        # The whole storage, since a strided tensor's gaps are poisoned too; without torch, whose modes would see it.
+        # The whole storage, since a strided tensor's gaps are poisoned too.
         if pattern is None:
             ctypes.memset(storage.data_ptr(), 0 if tensor.dtype is torch.bool else FILL_OF_BYTES, storage.nbytes())
             return
-        memory = (ctypes.c_uint8 * (storage.nbytes() // size * size)).from_address(storage.data_ptr())
-        np.ctypeslib.as_array(memory).view(f"i{size}").fill(pattern)
+        poison = Poison(pattern, size)
+        elements_of(storage, size).fill(pattern)
+        self._remember(storage, poison)
+
+    def _remember(self, storage: torch.UntypedStorage, poison: Poison) -> None:
         if storage.data_ptr() not in self._fresh:
             self._bytes += storage.nbytes()
-        self._fresh[storage.data_ptr()] = (Poison(pattern, size), storage)
+        self._fresh[storage.data_ptr()] = (poison, storage)
         while self._bytes > self._limit_bytes:
             self._forget(next(iter(self._fresh)))
 
@@ -114,6 +122,12 @@ _FACTORIES = frozenset(
         torch.Tensor.new_empty_strided,
     }
 )
+
+
+def elements_of(storage: torch.UntypedStorage, size: int) -> npt.NDArray[Any]:
+    """Return the memory of a storage as integers of `size` bytes, without torch, whose modes would see it."""
+    memory = (ctypes.c_uint8 * (storage.nbytes() // size * size)).from_address(storage.data_ptr())
+    return np.ctypeslib.as_array(memory).view(f"u{size}")
 
 
 def count_poison(values: torch.Tensor) -> tuple[int, tuple[int, ...] | None]:

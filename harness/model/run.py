@@ -221,6 +221,27 @@ class UninitialisedRead:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class UnwrittenUse:
+    """Torch or the host uses elements that were never written since `torch.empty` allocated them."""
+
+    site: AccessSite
+    """The launch that stored to the memory last, and the line that allocated it; the kernel is empty if none did."""
+    operator: str
+    """The function of torch, as Python code has it: `torch.Tensor.max`."""
+    used_at: Source | None
+    dtype: str
+    """Of the tensor that is used, as torch names it: `float32`."""
+    shape: tuple[int, ...]
+    cells: int
+    """Its elements that were never written."""
+    first_cell: tuple[int, ...]
+    is_handed_over: bool = False
+    """The host gets the whole memory, and it is not known which elements it uses."""
+    is_stored_to_copy: bool = False
+    """The launch stored to a copy of the memory."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class UndefinedLanes:
     """A masked load without `other` that masked lanes off: their values are undefined."""
 
@@ -449,6 +470,7 @@ MemoryEvent = (
     | OrderDependence
     | Stray
     | UninitialisedRead
+    | UnwrittenUse
     | UndefinedLanes
     | AssertFailed
     | FalseAssumption

@@ -1,9 +1,10 @@
-"""The promise that no kernel reads memory that was never stored."""
+"""The promise that nothing computes with memory that was never stored: no kernel, and no operator of torch."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from math import prod
 
 from harness.model.flaw_kind import FlawKind
-from harness.model.run import Completed, Stray, UninitialisedRead
+from harness.model.run import Completed, Run, Stray, UninitialisedRead, UnwrittenUse
 from harness.model.verdict import Fail, Severity, Verdict
 from harness.oracles.base import Evidence, SingleRunOracle
 from harness.oracles.memory_events import at_line, cells, judge_lines, place_of, shading, was_or_were
@@ -25,17 +26,26 @@ INTEGERS = (
     "No result of this case is wrong, and integers have no NaN that would show their use: the kernel reads more than "
     "it uses, or the values that were there do no harm."
 )
+USED_BY_TORCH = (
+    "The program computes with whatever the memory held before: often zeros in a test, and another tensor's values in "
+    "a long-running program. Copies, views and printing are no use. Neither is arithmetic element by element, whose "
+    "results may be cut off later."
+)
+HANDED_OVER = (
+    "The host gets the whole memory. What it does with these elements is not followed: it may cut them off, or compute "
+    "with whatever the memory held before."
+)
 
 
 class NoUninitialisedReads(SingleRunOracle):
-    """Fails on loads of `torch.empty` memory that no launch had stored by then.
+    """Fails on loads of `torch.empty` memory that no launch had stored by then, and on its use by torch.
 
     Fresh memory holds NaN.  If no NaN reaches a result, the kernel discards what it read, and the failure is a warning.
     Integers have no NaN: the failure is a warning unless a result is wrong or an address stray.
     """
 
     name = "uninitialised-read"
-    promise = "No kernel loads a cell that nothing has stored since it was allocated."
+    promise = "No kernel loads a cell that nothing has stored since it was allocated, and torch does not use one."
     traits = Traits(rank=190, flaw=FlawKind.UNINITIALISED, causality=Causality.KERNEL, scope=PromiseScope.LAUNCH)
 
     def judge(self, evidence: Evidence) -> tuple[Verdict, ...]:
@@ -74,9 +84,50 @@ class NoUninitialisedReads(SingleRunOracle):
                 ),
             )
 
-        return judge_lines(
+        reads = judge_lines(
             self.name, run, (event for event in run.memory if isinstance(event, UninitialisedRead)), fail
         )
+        uses = tuple(self._fails_of_torch(run))
+        return (*(verdict for verdict in reads if not uses or isinstance(verdict, Fail)), *uses)
+
+    def _fails_of_torch(self, run: Run) -> Iterator[Fail]:
+        """Yield a failure for each line that allocates, with the first use."""
+        first: dict[tuple[str, str], UnwrittenUse] = {}
+        for event in run.memory:
+            if isinstance(event, UnwrittenUse):
+                first.setdefault((event.site.kernel, place_of(event.site)), event)
+        for (kernel, place), use in first.items():
+            severity = Severity.WARNING if use.is_handed_over else Severity.ERROR
+            yield Fail(
+                signature=self.signature(run, kernel=kernel, place=place, severity=severity),
+                message=_message_of_torch(use),
+                meaning=HANDED_OVER if use.is_handed_over else USED_BY_TORCH,
+                source=use.site.source,
+                launch_index=use.site.launch if kernel else None,
+                argument=use.site.argument,
+            )
+
+
+def _message_of_torch(use: UnwrittenUse) -> str:
+    verb = "hands the host" if use.is_handed_over else "uses"
+    used_at = f" ({use.used_at})" if use.used_at else ""
+    allocated = f", allocated at {use.site.source}" if use.site.source else ""
+    return f"{use.operator}{used_at} {verb} {_elements(use)} that nothing has written{allocated}; {_last_store(use)}"
+
+
+def _elements(use: UnwrittenUse) -> str:
+    """Return `12 of 16 elements, from [1, 0] on,`; the index is that of the first."""
+    total = prod(use.shape)
+    if use.cells == total:
+        return "1 element" if total == 1 else f"{total} elements"
+    return f"{use.cells} of {total} elements, from [{', '.join(map(str, use.first_cell))}] on,"
+
+
+def _last_store(use: UnwrittenUse) -> str:
+    if not use.site.kernel:
+        return "no kernel stored there"
+    where = "to a copy of it" if use.is_stored_to_copy else "there"
+    return f"{use.site.kernel} stored {where} last, through {use.site.argument}"
 
 
 ORACLES = (NoUninitialisedReads(),)

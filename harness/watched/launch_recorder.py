@@ -6,7 +6,7 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from math import prod
 from pathlib import Path
@@ -16,7 +16,7 @@ from harness.execution.inputs import TORCH_DTYPES
 from harness.model.case import Case, DType
 from harness.model.device import DeviceProfile
 from harness.model.run import Run, Source
-from harness.model.verdict import Abstain, Fail, Outcome, Signature
+from harness.model.verdict import Abstain, Fail, Outcome, Signature, Verdict
 from harness.oracles import registry
 from harness.watched.call_sites import CallSites
 from harness.watched.quiet_scripts import say, unlaunched
@@ -84,22 +84,14 @@ class LaunchRecorder:
             if self._files is None:
                 return
             verdicts = registry.judge_all(run, {}, {}, (), self._oracles)
-            if test != self.test:
-                self.write()
-                self._forget()
-                self.test = test
+            self._begin(test)
             self._launches += 1
             self._has_launched = True
             self._kernels |= {launch.kernel for launch in run.launches}
-            fails = [verdict for verdict in verdicts if isinstance(verdict, Fail)]
             self._judged.update({verdict.oracle for verdict in verdicts if not isinstance(verdict, Abstain)})
-            self._failed.update({fail.oracle for fail in fails})
             if registry.outcome(run, verdicts) is Outcome.ABSTAIN:
                 self._unchecked.update(registry.reasons(verdicts)[:1])
-            for fail in fails:
-                if fail.signature not in self._seen:
-                    self._seen.add(fail.signature)
-                    self._add_failure(test, fail, run, details)
+            self._add_failures(test, verdicts, run, details)
             for launch in run.launches:
                 if launch.build not in self._builds:
                     self._builds.add(launch.build)
@@ -108,6 +100,20 @@ class LaunchRecorder:
                     )
             if time.monotonic() - self._written_at > RECORD_INTERVAL_S:
                 self.write()
+
+    def add_use(self, test: str, run: Run, details: "LaunchDetails") -> None:
+        """Judge a use of memory after the launch of the run, and record what it shows for the first time."""
+        with self._lock:
+            if self._files is not None:
+                self._begin(test)
+                self._add_failures(test, registry.judge_all(run, {}, {}, (), self._oracles), run, details)
+
+    def _begin(self, test: str) -> None:
+        """Begin to count anew if another test runs."""
+        if test != self.test:
+            self.write()
+            self._forget()
+            self.test = test
 
     def add_call(self, test: str, request: LaunchRequest) -> None:
         """Record the call that leads to a launch, if it is among the first of its test."""
@@ -130,6 +136,14 @@ class LaunchRecorder:
         with self._lock:
             if self._files is not None:
                 self._files.add(UncompiledProgram(reason=reason))
+
+    def _add_failures(self, test: str, verdicts: Iterable[Verdict], run: Run, details: "LaunchDetails") -> None:
+        fails = [verdict for verdict in verdicts if isinstance(verdict, Fail)]
+        self._failed.update({fail.oracle for fail in fails})
+        for fail in fails:
+            if fail.signature not in self._seen:
+                self._seen.add(fail.signature)
+                self._add_failure(test, fail, run, details)
 
     def _add_failure(self, test: str, fail: Fail, run: Run, details: "LaunchDetails") -> None:
         assert self._files is not None, "nothing is recorded"

@@ -26,14 +26,26 @@ from harness.engines.virtual.launches import Launches, VirtualCaseLaunches
 from harness.errors import CannotExecute
 from harness.execution.call_contexts import CallContexts
 from harness.execution.compare import digests
+from harness.execution.followed_memory import FollowedMemory
 from harness.execution.poison import FreshMemory
 from harness.execution.reruns import Rerun, RerunRequest, recording, with_reruns
-from harness.model.case import LaneFill, Scale
+from harness.model.case import Case, DType, LaneFill, Scale
+from harness.model.device import DeviceProfile
 from harness.model.ending import Completed, Ending, OutOfMemory, Unsupported
-from harness.model.run import Measure, Refilled, Result, Role, Run, UndefinedLanes, UninitialisedRead
+from harness.model.run import (
+    Launch,
+    Measure,
+    Refilled,
+    Result,
+    Role,
+    Run,
+    UndefinedLanes,
+    UninitialisedRead,
+    UnwrittenUse,
+)
 from harness.settings import Settings
 from harness.watched.launch_memory import Copies, bounded_memory, copies_of, restore, size_bytes
-from harness.watched.launch_recorder import LaunchDetails, LaunchRecorder, current_test, launch_case
+from harness.watched.launch_recorder import DTYPES, LaunchDetails, LaunchRecorder, current_test, launch_case
 from harness.watched.program_threads import (
     CallingLines,
     MainThread,
@@ -65,7 +77,7 @@ def watch_process(plan: WatchPlan, folder: Path | None) -> LaunchRecorder:
     The records go to the folder; without one, to nowhere until the recorder gets one.
     """
     recorder = LaunchRecorder(plan, RecordFiles(folder) if folder else None)
-    fresh = FreshMemory(MOST_FRESH_BYTES)
+    fresh = FollowedMemory(MOST_FRESH_BYTES)
     lines = CallingLines((*plan.libraries, plan.scratch))  # where Inductor writes what it generates
 
     def around(launches: Launches) -> LaunchWatch:
@@ -75,7 +87,17 @@ def watch_process(plan: WatchPlan, folder: Path | None) -> LaunchRecorder:
         CpuTensors().__enter__()
         fresh.__enter__()
 
+<<<<<<< HEAD
     engine = ENGINES[plan.engine](around, fresh=fresh)
+=======
+    def record_use(use: UnwrittenUse, launch: Launch | None) -> None:
+        recorder.add_use(
+            current_test(), _run_of_use(use, launch, plan.device), LaunchDetails(lines.find, _save_nothing)
+        )
+
+    fresh.on_use = record_use
+    engine = VirtualEngine(around, fresh=fresh)
+>>>>>>> d1ab6d2 (Report where torch computes with memory that nothing wrote)
     engine.prepare()
     engine.emulate(plan.device)
     fresh.__enter__()
@@ -94,12 +116,16 @@ class LaunchWatch:
     """The handler of all launches of this process."""
 
     def __init__(
+<<<<<<< HEAD
         self,
         launches: Launches,
         recorder: LaunchRecorder,
         fresh: FreshMemory,
         lines: CallingLines,
         engine: type[VirtualEngine],
+=======
+        self, launches: Launches, recorder: LaunchRecorder, fresh: FollowedMemory, lines: CallingLines
+>>>>>>> d1ab6d2 (Report where torch computes with memory that nothing wrote)
     ) -> None:
         self._launches = launches
         self._engine = engine
@@ -201,6 +227,21 @@ class LaunchWatch:
         finally:
             restore(request, after)
         return replace(rerun.first, refilled=refilled)
+
+
+def _run_of_use(use: UnwrittenUse, launch: Launch | None, device: DeviceProfile) -> Run:
+    """Return the run of a launch, or of none, whose memory torch uses before it is written."""
+    return Run(
+        case=Case(op="", dims={}, dtype=DTYPES.get(getattr(torch, use.dtype), DType.FP32), device=device),
+        engine=VirtualEngine.traits.name,
+        ending=Completed(),
+        launches=(launch,) if launch else (),
+        memory=(replace(use, site=replace(use.site, launch=0)),),
+    )
+
+
+def _save_nothing(path: Path) -> None:
+    raise CannotRecord(f"{path}: a launch alone does not use what it leaves")
 
 
 def _digests(request: LaunchRequest) -> dict[str, str]:

@@ -26,6 +26,7 @@ from harness.model.run import (
     ThreadRace,
     UndefinedLanes,
     UninitialisedRead,
+    UnwrittenUse,
 )
 from harness.model.verdict import Severity
 from harness.oracles.base import Oracle
@@ -35,7 +36,7 @@ from harness.oracles.device_assert import DeviceAssertsHold
 from harness.oracles.order_dependence import NoOrderDependence
 from harness.oracles.thread_race import NoThreadRace
 from harness.oracles.undefined_lanes import UndefinedLaneIndependence
-from harness.oracles.uninitialised_read import INTEGERS, UNCOMPARED, USED, NoUninitialisedReads
+from harness.oracles.uninitialised_read import HANDED_OVER, INTEGERS, UNCOMPARED, USED, NoUninitialisedReads
 from harness.oracles.unwritten import FullyWritten
 from harness.oracles.write_overlap import PARTLY_SAME, SAME, NoWriteOverlap
 from tests.oracles.facts import (
@@ -229,6 +230,47 @@ def test_a_read_of_integers_that_nothing_stored_is_judged_by_its_harm(
         NoUninitialisedReads(), replace(run(), **{**facts, "memory": (event, *facts.get("memory", ()))})
     )
     assert (fail.signature.severity, fail.meaning) == (severity, meaning)
+
+
+class TestUnwrittenUse:
+    USE = UnwrittenUse(
+        site=site("sums"),
+        operator="torch.Tensor.sum",
+        used_at=LINE_207,
+        dtype="float32",
+        shape=(4, 3),
+        cells=6,
+        first_cell=(2, 0),
+    )
+
+    def test_it_names_the_operator_the_allocation_and_the_kernel(self) -> None:
+        fail = only_failure(NoUninitialisedReads(), run(memory=(self.USE,)))
+        assert fail.signature == signature("uninitialised-read", "layernorm.py:431")
+        assert fail.message == (
+            "torch.Tensor.sum (layernorm.py:207) uses 6 of 12 elements, from [2, 0] on, that nothing has written, "
+            f"allocated at layernorm.py:431; {KERNEL} stored there last, through sums"
+        )
+
+    def test_without_a_launch_no_kernel_is_named(self) -> None:
+        alone = replace(self.USE, site=replace(site(""), kernel=""), shape=(), cells=1, first_cell=())
+        fail = only_failure(NoUninitialisedReads(), run(memory=(alone,)))
+        assert fail.signature == signature("uninitialised-read", "layernorm.py:431", kernel="")
+        assert fail.launch_index is None
+        assert fail.message == (
+            "torch.Tensor.sum (layernorm.py:207) uses 1 element that nothing has written, "
+            "allocated at layernorm.py:431; no kernel stored there"
+        )
+
+    def test_memory_that_the_host_gets_is_a_warning(self) -> None:
+        handed_over = replace(self.USE, operator="torch.Tensor.numpy", cells=12, is_handed_over=True)
+        fail = only_failure(NoUninitialisedReads(), run(memory=(handed_over,)))
+        assert (fail.signature.severity, fail.meaning) == (Severity.WARNING, HANDED_OVER)
+        assert fail.message.startswith("torch.Tensor.numpy (layernorm.py:207) hands the host 12 elements that nothing")
+
+    def test_uses_of_one_allocation_are_one_failure_beside_those_of_kernels(self) -> None:
+        read = UninitialisedRead(site=site(), cells=1, first_cells=((0, 0),), program=0)
+        verdicts = judge(NoUninitialisedReads(), run(memory=(read, self.USE, replace(self.USE, operator="torch.max"))))
+        assert [line.partition(" ")[2].partition(" ")[0] for line in verdicts] == ["dx[0,", "torch.Tensor.sum"]
 
 
 class TestBounds:

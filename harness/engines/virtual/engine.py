@@ -25,8 +25,8 @@ from harness.execution.case_execution import ExecutionFactory
 from harness.execution.exact_memory import ExactMemory
 from harness.execution.execution import Execution
 from harness.execution.execution_hooks import ObservedLaunches
+from harness.execution.followed_memory import FollowedMemory
 from harness.execution.paired_run_policy import is_sampled, order_matters
-from harness.execution.poison import FreshMemory
 from harness.execution.reruns import AUTOTUNER_CHECKS, Rerun, RerunRequest, recording, with_reruns, with_seconds
 from harness.execution.row_checks import RowExecution, Work, check_rows
 from harness.execution.row_trials import Arrangement, RowComparison
@@ -62,17 +62,20 @@ class VirtualEngine:
         self,
         around: Callable[[Launches], LaunchHandler] = lambda launches: launches,
         make_execution: ExecutionFactory = Execution,
-        fresh: FreshMemory | None = None,
+        fresh: FollowedMemory | None = None,
     ) -> None:
         """Make an engine that emulates no device yet.
 
         Args:
             around: may wrap the handler of launches, to see each launch before and after it is executed.
             make_execution: makes the execution of cases; that of ops by default.
-            fresh: poisons fresh memory; the engine's own by default.
+            fresh: poisons fresh memory and follows it; by default the engine's own, whose uses are events of the case.
         """
         self._around = around
-        self._fresh = FreshMemory() if fresh is None else fresh
+        if fresh is None:
+            fresh = FollowedMemory()
+            fresh.on_use = lambda use, _: self._case_launches.memory.append(use)
+        self._fresh = fresh
         self._chooser = triton_seam.ConfigChooser()
         self._new_execution = partial(
             make_execution,
@@ -115,6 +118,7 @@ class VirtualEngine:
             compile_now=lambda ttir, options: compile_resources(ttir, device.arch, options),
             settings=settings_of(os.environ),
         )
+        self._launches.on_store = self._fresh.stored
         emulate_torch(device)
         self._drive(device, self._around(self._launches))
         triton_seam.on_compile(lambda seconds: self._case_launches.add_seconds("front_end", seconds))
@@ -306,7 +310,7 @@ class VirtualEngine:
         """Return the run with the seconds of an exact run, and the exact run."""
         assert self._launches is not None
         memory = ExactMemory()
-        with self._state_for(first.case) as launches, self._launches.exactly(memory, growth):
+        with self._state_for(first.case) as launches, self._launches.exactly(memory, growth), self._fresh.paused():
             ending, comparisons = execution.run_exact(op, first.case, memory)
             ending = launches.ending(ending, self._chooser.failed)
             seconds = self._seconds({"exact": sum(launches.seconds.values())})

@@ -63,6 +63,7 @@ from harness.execution.exact_memory import ExactMemory
 from harness.execution.execution_hooks import launch_watchers, with_failed_kernel
 from harness.execution.oversized_tensors import unknown_values
 from harness.execution.poison import Poison
+from harness.execution.unwritten_memory import LastStore
 from harness.model.case import LaneFill, ProgramOrder, Scale
 from harness.model.device import DeviceProfile
 from harness.model.kernel_resources import Resources
@@ -163,6 +164,8 @@ class Launches:
         compile_now: Callable[[str, Mapping[str, Any]], Resources],
         settings: EngineSettings,
     ) -> None:
+        self.on_store: Callable[[int, LastStore], None] = lambda *_: None
+        """Gets the address of each storage that a launch may store to."""
         self.case_launches = VirtualCaseLaunches()
         self.native: NativeBackend = NativeCode(settings.executor, settings.builds)
         """Tried before the machine."""
@@ -338,6 +341,8 @@ class Launches:
         for argument in launch.binding.written:
             if argument.buffer is not None:
                 case.writers[argument.buffer.address] = (launch.kernel, argument.name)
+                store = LastStore(launch=case.launches[-1], index=len(case.launches) - 1, argument=argument.name)
+                self.on_store(argument.buffer.address, store)
                 if (tensor := stored_tensor(argument, len(case.launches) - 1)) is not None:
                     case.stored[argument.buffer.address] = tensor
         steering = _Steering.of(launch, tensors_of(request)) if case.is_oversized else None

@@ -236,7 +236,12 @@ class _Maker:
                 lasting_place(place_of(site), site.source, site.kernel),
                 site.argument,
             }
-            if named and not isinstance(event, UndefinedLanes) and site.launch < len(self._record.launches):
+            if (
+                site.kernel
+                and named
+                and not isinstance(event, UndefinedLanes)
+                and site.launch < len(self._record.launches)
+            ):
                 launch = self._record.launches[site.launch]
                 variable = launch.arguments.get(site.argument)
                 return launch, {site.argument: variable} if variable else {}
