@@ -1,4 +1,4 @@
-"""Write the examples of the page that explains findings: `python -m ci.oracle_examples [ORACLE…]`.
+"""Write the examples of the page that explains findings: `python -m ci.oracle_examples [ORACLE|SUITE…]`.
 
 Each example is what `harness fuzz` prints for a planted bug of `suites/planted`: the whole finding, at 80 columns.  The
 four oracles that need a GPU have no example.
@@ -16,7 +16,7 @@ ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs" / "how-to" / "read-a-finding.md"
 PLANTED = ROOT / "suites" / "planted"
 DEVICE = "rtx-pro-6000"
-EXAMPLE = re.compile(r"(<!-- example: ([\w-]+) -->\n```text\n).*?(```\n)", re.DOTALL)
+EXAMPLE = re.compile(r"(<!-- (?:example|planted): ([\w-]+) -->\n```text\n).*?(```\n)", re.DOTALL)
 CHOSEN = frozenset(
     {
         "overridden_config",
@@ -39,6 +39,9 @@ CHOSEN = frozenset(
 )
 """The suites of the examples, where several show the same oracle."""
 
+FURTHER = ("summed_blocks",)
+"""Suites that show an oracle fail in another way.  The page names them instead of the oracle."""
+
 
 def suites() -> dict[str, tuple[str, int, str]]:
     """Return the suite of each oracle's example, the number of cases that find it, and the engine."""
@@ -49,6 +52,12 @@ def suites() -> dict[str, tuple[str, int, str]]:
         if oracle not in found or found[oracle][0] not in CHOSEN:
             found[oracle] = (path.stem, int(stated.get("CASES", 24)), str(stated.get("ENGINE", "virtual")))
     return found
+
+
+def further() -> dict[str, tuple[str, str, int]]:
+    """Return the oracle, the suite and the number of cases of each further example, by its name on the page."""
+    stated = {suite: _constants(PLANTED / f"{suite}.py") for suite in FURTHER}
+    return {suite: (str(each["ORACLE"]), suite, int(each.get("CASES", 24))) for suite, each in stated.items()}
 
 
 def _constants(path: Path) -> dict[str, str | int]:
@@ -87,14 +96,14 @@ def example(oracle: str, suite: str, cases: int, engine: str) -> str:
 
 
 def main() -> None:
-    """Replace the examples of the named oracles, by default of all that need no GPU."""
-    known = suites()
-    for oracle in sys.argv[1:] or known:
-        text = example(oracle, *known[oracle])
+    """Replace the examples of these names, by default of all that need no GPU."""
+    known = {oracle: (oracle, *suite) for oracle, suite in suites().items()} | further()
+    for name in sys.argv[1:] or known:
+        text = example(*known[name])
         print(text, flush=True)
         page = PAGE.read_text(encoding="utf-8")
         PAGE.write_text(
-            EXAMPLE.sub(lambda part: f"{part[1]}{text}{part[3]}" if part[2] == oracle else part[0], page),  # noqa: B023 - used at once
+            EXAMPLE.sub(lambda part: f"{part[1]}{text}{part[3]}" if part[2] == name else part[0], page),  # noqa: B023 - used at once
             encoding="utf-8",
         )
 

@@ -92,6 +92,8 @@ def test_every_oracle_that_needs_no_gpu_has_an_example() -> None:
     examples = dict(re.findall(r"^<!-- example: ([\w-]+) -->\n```text\n\w+  ([\w-]+)  ", FINDINGS, re.MULTILINE))
     needed = {oracle.name for oracle in registry.ALL} - ON_HARDWARE
     assert examples == {name: name for name in needed} == {name: name for name in oracle_examples.suites()}
+    further = dict(re.findall(r"^<!-- planted: ([\w-]+) -->\n```text\n\w+  ([\w-]+)  ", FINDINGS, re.MULTILINE))
+    assert further == {suite: oracle for suite, (oracle, *_) in oracle_examples.further().items()}
 
 
 @pytest.mark.slow
