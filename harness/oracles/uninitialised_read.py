@@ -15,8 +15,8 @@ USED = (
     "long-running program."
 )
 DISCARDED = (
-    "The memory held NaN, and no result of this case has one: the kernel reads more than it uses, and masks the rest "
-    "afterwards."
+    "The memory held NaN, and no result of this case has one that was computed from it: the kernel reads more than it "
+    "uses, and masks the rest afterwards. Or it copies the rest, and what computes with the copy fails by itself."
 )
 UNCOMPARED = (
     "The kernel uses whatever the memory held before, or masks it afterwards. Which of the two is not known, since no "

@@ -27,7 +27,7 @@ from harness.errors import CannotExecute
 from harness.execution.call_contexts import CallContexts
 from harness.execution.compare import digests
 from harness.execution.followed_memory import FollowedMemory
-from harness.execution.poison import FreshMemory
+from harness.execution.poison import SAME_SIZE, FreshMemory
 from harness.execution.reruns import Rerun, RerunRequest, recording, with_reruns
 from harness.model.case import Case, DType, LaneFill, Scale
 from harness.model.device import DeviceProfile
@@ -204,7 +204,7 @@ class LaunchWatch:
         if not isinstance(ending, Completed):
             return run
         if any(isinstance(event, UndefinedLanes | UninitialisedRead) for event in facts.memory):
-            run = replace(run, results=_results(request))
+            run = replace(run, results=_results(request, before))
         if before is None:
             return run
         refill = partial(self._refill, request, before, facts.scale)
@@ -249,14 +249,21 @@ def _digests(request: LaunchRequest) -> dict[str, str]:
         return digests({name: tensor.detach() for name, tensor in tensors_of(request).items()})
 
 
-def _nonfinite(tensor: torch.Tensor) -> int:
+def _nonfinite(tensor: torch.Tensor, before: Copies | None) -> int:
+    """Return how many elements are NaN or infinite, without those that were the same before the launch."""
     if not tensor.is_floating_point():
         return 0
     values = tensor.detach()
-    return int((~torch.isfinite(values.float() if values.itemsize == 1 else values)).sum())  # not for float8
+    broken = ~torch.isfinite(values.float() if values.itemsize == 1 else values)  # not for float8
+    old = None if before is None else before.get(tensor.untyped_storage().data_ptr())
+    if old is not None and broken.any():
+        copy = torch.empty(0, dtype=values.dtype).set_(old, values.storage_offset(), values.size(), values.stride())
+        bits = SAME_SIZE[values.itemsize]
+        broken &= values.view(bits) != copy.view(bits)
+    return int(broken.sum())
 
 
-def _results(request: LaunchRequest) -> tuple[Result, ...]:
+def _results(request: LaunchRequest, before: Copies | None) -> tuple[Result, ...]:
     """Return the arguments as results that nothing is known about but their bits."""
     kernel, by_name = request.source.fn.__name__, _digests(request)
     with plain_torch(), without_dispatch_modes():
@@ -269,7 +276,7 @@ def _results(request: LaunchRequest) -> tuple[Result, ...]:
                 worst_tile=NO_MEASURE,
                 unwritten=0,
                 first_unwritten=None,
-                nonfinite=_nonfinite(tensor),
+                nonfinite=_nonfinite(tensor, before),
                 digest=by_name[name],
                 writer=(kernel, name),
             )

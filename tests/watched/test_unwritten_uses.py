@@ -26,6 +26,18 @@ def copy_kernel(x, y, N, BLOCK: tl.constexpr):
     tl.store(y + at, tl.load(x + at, mask=at < N), mask=at < N)
 
 
+@triton.jit
+def first_kernel(x, y, N, FIRST: tl.constexpr, BLOCK: tl.constexpr):
+    at = tl.arange(0, BLOCK)
+    tl.store(y + at, tl.where(at < FIRST, tl.load(x + at, mask=at < N, other=0.0) + 1, 0.0), mask=at < N)
+
+
+def first_of_copy(first):
+    x = copied(numbers(torch.float32), 1)
+    y = torch.empty_like(x)
+    first_kernel[(1,)](x, y, x.numel(), FIRST=first, BLOCK=32)
+
+
 def copied(x, programs):
     y = torch.empty_like(x)
     copy_kernel[(programs,)](x, y, x.numel(), BLOCK=16)
@@ -84,12 +96,19 @@ for name, work in WORKS.items():
             [str(finding.fail.signature.oracle), finding.fail.signature.kernel, finding.fail.message]
             for finding in block.findings
         ]
+for first in (16, 20):
+    with harness.run(device="h200") as block:
+        first_of_copy(first)
+    seen[f"first {first}"] = [
+        [finding.severity, finding.fail.signature.kernel, finding.fail.message] for finding in block.findings
+    ]
 print(json.dumps(seen))
 """
 
 
 class Seen(NamedTuple):
-    oracle: str
+    what: str
+    """The oracle, or the severity of the one finding of a kernel's load."""
     kernel: str
     message: str
 
@@ -120,3 +139,9 @@ def test_memory_that_a_kernel_fills_is_silent(seen: dict[str, list[Seen]], work:
 
 def test_elements_that_nobody_reads_are_silent(seen: dict[str, list[Seen]]) -> None:
     assert seen["unread 1"] == []
+
+
+def test_a_load_that_the_kernel_masks_afterwards_is_a_warning(seen: dict[str, list[Seen]]) -> None:
+    """The input itself still holds NaN, which says nothing of what the kernel does with it."""
+    assert [finding[:2] for finding in seen["first 16"]] == [("warning", "first_kernel")]
+    assert [finding[:2] for finding in seen["first 20"]] == [("error", "first_kernel")]
