@@ -8,8 +8,8 @@ from triton import __version__ as release
 
 from studies.miscompiled.miscompiled_kernel import NAMES, expected, load
 
-QUICK = ("softmax_axis", "call_barrier", "remainder_alignment")
-"""Wrong values, a race, and a misaligned access."""
+QUICK = ("call_barrier",)
+"""A race, which values do not show."""
 
 
 @pytest.mark.both
