@@ -123,7 +123,7 @@ def _conform(options: argparse.Namespace) -> ExitStatus:
             end = _ended(run, survey, interrupts)
             for first, again in reruns:
                 compared.add(first, again.result() if again.done() else None)
-        print_lines([f"both GPUs with {survey.conditions}\n", *conformance.lines(compared)])
+        print_lines([f"both machines with {survey.conditions}\n", *conformance.lines(compared)])
     if compared.has_findings:
         return ExitStatus.FINDINGS
     if end is _End.INTERRUPTED:

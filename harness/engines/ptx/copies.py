@@ -89,6 +89,8 @@ def _wait_for_all(wave: Wave) -> None:
 def _copy(instruction: PtxInstruction, rows: RegisterRows) -> Effect:
     """`cp.async`: bytes from global to shared memory; those beyond the given size are zero."""
     destination, source, size, *rest = instruction.operands
+    if "L2::cache_hint" in instruction.words:
+        rest.pop()
     assert isinstance(size, Immediate)
     target, origin = rows.address(destination)[0], rows.address(source)[0]
     length = size.value

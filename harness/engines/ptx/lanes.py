@@ -726,6 +726,12 @@ def _select_by_sign(instruction: PtxInstruction, rows: RegisterRows) -> Effect:
 # --- moves and conversions -------------------------------------------------------------------------------------------
 
 
+def _cache_policy(instruction: PtxInstruction, rows: RegisterRows) -> Effect:
+    """`createpolicy`: caches are not modelled."""
+    write = rows.writer(instruction.operands[0])
+    return lambda wave: write(wave, np.zeros(1, np.uint64))
+
+
 def _move(instruction: PtxInstruction, rows: RegisterRows) -> Effect:
     """`mov`, which also packs registers into a wider one and unpacks them."""
     destination, source = instruction.operands
@@ -872,6 +878,7 @@ _BUILDERS: Mapping[str, Callable[[PtxInstruction, RegisterRows], Effect]] = {
     "cos": _approximate(np.cos),
     "cvt": _convert,
     "cvta": _to_address,
+    "createpolicy": _cache_policy,
     "div": _divide,
     "dp4a": _dot_of_bytes,
     "ex2": _approximate(np.exp2),

@@ -235,6 +235,7 @@ class GlobalWatch:
 def variable_addresses(kernel: PtxKernel) -> dict[str, int]:
     """Return the addresses of the kernel's variables outside shared memory."""
     addresses = {variable.name: variable.offset for variable in kernel.variables.values() if variable.space == "local"}
+    addresses |= {parameter.name: parameter.offset for parameter in kernel.parameters}
     fixed = (name for name, variable in kernel.variables.items() if variable.space in {"global", "const"})
     return addresses | {name: FIRST_VARIABLE + number * VARIABLE_SPACING for number, name in enumerate(fixed)}
 

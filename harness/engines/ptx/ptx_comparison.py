@@ -25,6 +25,10 @@ from harness.model.paired_run import PairedRun, PairedRunRequest
 from harness.model.run import Run
 
 
+MACHINE = "PTX machine"
+"""What stands in reports for the hardware GPU."""
+
+
 class PtxMachine:
     """Executes the PTX of launches of the virtual GPU."""
 
@@ -92,7 +96,7 @@ class PtxComparisonEngine(VirtualEngine):
         self._comparison.begin()
         run = super().run(op, case)
         agreement = CaseAgreement(
-            gpu=PTX_COMPARISON.place,
+            gpu=MACHINE,
             launches=self._comparison.launches,
             differences=tuple(self._comparison.differences),
             skipped=tuple(self._comparison.skipped),
