@@ -87,17 +87,13 @@ def watch_process(plan: WatchPlan, folder: Path | None) -> LaunchRecorder:
         CpuTensors().__enter__()
         fresh.__enter__()
 
-<<<<<<< HEAD
-    engine = ENGINES[plan.engine](around, fresh=fresh)
-=======
     def record_use(use: UnwrittenUse, launch: Launch | None) -> None:
         recorder.add_use(
             current_test(), _run_of_use(use, launch, plan.device), LaunchDetails(lines.find, _save_nothing)
         )
 
     fresh.on_use = record_use
-    engine = VirtualEngine(around, fresh=fresh)
->>>>>>> d1ab6d2 (Report where torch computes with memory that nothing wrote)
+    engine = ENGINES[plan.engine](around, fresh=fresh)
     engine.prepare()
     engine.emulate(plan.device)
     fresh.__enter__()
@@ -116,16 +112,12 @@ class LaunchWatch:
     """The handler of all launches of this process."""
 
     def __init__(
-<<<<<<< HEAD
         self,
         launches: Launches,
         recorder: LaunchRecorder,
-        fresh: FreshMemory,
+        fresh: FollowedMemory,
         lines: CallingLines,
         engine: type[VirtualEngine],
-=======
-        self, launches: Launches, recorder: LaunchRecorder, fresh: FollowedMemory, lines: CallingLines
->>>>>>> d1ab6d2 (Report where torch computes with memory that nothing wrote)
     ) -> None:
         self._launches = launches
         self._engine = engine

@@ -24,7 +24,6 @@ from harness.model.op import Op
 from harness.model.paired_run import PairedRun, PairedRunRequest
 from harness.model.run import Run
 
-
 MACHINE = "PTX machine"
 """What stands in reports for the hardware GPU."""
 
