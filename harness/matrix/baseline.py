@@ -13,7 +13,7 @@ from harness.matrix.cells import Cell
 from harness.matrix.kernel_summaries import KernelSummary, scratch_of, summaries
 
 CellId = tuple[str, str, str]
-"""Title of the kernel, config, device."""
+"""Title of the kernel, config without settings that are None, device."""
 
 
 class Figure(StrEnum):
@@ -98,11 +98,16 @@ def _devices(matrix: BuildMatrix) -> Iterator[str]:
 
 def _by_id(kernels: Iterable[KernelSummary], devices: set[str]) -> Mapping[CellId, Cell]:
     return {
-        (kernel.title, cell.build.config, cell.device): cell
+        (kernel.title, lasting_config(cell.build.config), cell.device): cell
         for kernel in kernels
         for cell in kernel.cells
         if cell.device in devices
     }
+
+
+def lasting_config(config: str) -> str:
+    """Return a config without settings that are None: each release of Triton prints others of them."""
+    return ", ".join(part for part in config.split(", ") if not part.endswith(": None"))
 
 
 def _changes(cell_id: CellId, before: Cell, now: Cell) -> Iterator[FigureChange]:

@@ -68,6 +68,24 @@ def test_a_figure_that_grew_is_named_with_both_values(project: Project) -> None:
     assert f"    copy_kernel 8 -> {registers} (num_warps: 4, num_stages: 3) on h200" in list(change_lines(found))
 
 
+def test_configs_are_compared_although_another_triton_prints_more_settings(project: Project) -> None:
+    now = matrix_of(project)
+    rows = tuple(
+        replace(
+            row,
+            kernel=replace(
+                row.kernel,
+                builds=tuple(
+                    replace(build, config=f"{build.config}, ir_override: None") for build in row.kernel.builds
+                ),
+            ),
+        )
+        for row in now.rows
+    )
+    found = changes(replace(now, rows=rows), now)
+    assert (found.compared, found.new, found.gone) == (6, (), ())
+
+
 def test_figures_of_a_build_that_failed_before_are_not_compared(project: Project) -> None:
     now = matrix_of(project)
     before = otherwise(now, "copy_kernel", failure="ptxas failed", registers_per_thread=8)
