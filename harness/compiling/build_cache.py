@@ -21,7 +21,7 @@ from harness.model.kernel_resources import Resources
 
 T = TypeVar("T")
 ORDERS_VARIABLE = "HARNESS_MATRIX"
-FORMAT = 1
+FORMAT = 2
 """Raised when the facts of a build, or what is collected of a case, change."""
 FOLDER = f"matrix-{FORMAT}"
 """The folder's name inside the harness's cache."""

@@ -18,7 +18,8 @@ from harness import wire
 from harness.compiling.build_cache import ORDERS_VARIABLE, BuildCache, Collection, CollectionOrders
 from harness.engines.triton import triton_seam
 from harness.engines.triton.driver import LaunchHandler, LaunchRequest, VirtualDriver
-from harness.engines.triton.kernel_facts import BUILD_OPTIONS, without_locations
+from harness.engines.triton.kernel_facts import BUILD_OPTIONS
+from harness.engines.triton.removed_names import removed_name
 from harness.engines.triton.triton_stages import (
     CallRecorder,
     RecordedBuild,
@@ -26,6 +27,7 @@ from harness.engines.triton.triton_stages import (
     compiler_version,
     front_end,
 )
+from harness.engines.ttir.own_names import without_locations
 from harness.engines.virtual.engine import VirtualEngine
 from harness.model.case import Case
 from harness.model.device import DeviceProfile
@@ -143,6 +145,7 @@ class CollectingEngine(VirtualEngine):
             grid=build.grid,
             failure=done.failure,
             failure_source=done.failure_source,
+            removed=done.removed,
             front_end_seconds=done.take_seconds(),
         )
 
@@ -151,7 +154,7 @@ class CollectingEngine(VirtualEngine):
     ) -> "_FrontEnd":
         if build.source is None:
             assert build.error is not None
-            return _FrontEnd(failure=_message(build.error))
+            return _FrontEnd(failure=_message(build.error), removed=removed_name(build.error))
         decisive = {
             name: str(value) for name, value in build.options.items() if name not in triton_seam.FRONT_END_IGNORES
         }
@@ -166,7 +169,7 @@ class CollectingEngine(VirtualEngine):
         try:
             text = front_end(build.source, target, build.options)
         except Exception as error:  # noqa: BLE001 - a kernel that does not compile is a fact about it
-            return _FrontEnd(failure=_message(error), failure_source=_place(error, build))
+            return _FrontEnd(failure=_message(error), failure_source=_place(error, build), removed=removed_name(error))
         bare = without_locations(text)
         return _FrontEnd(ttir=self._cache.keep_ttir(text), without_locations=bare, seconds=time.process_time() - began)
 
@@ -179,6 +182,7 @@ class _FrontEnd:
     without_locations: str = ""
     failure: str = ""
     failure_source: Source | None = None
+    removed: str = ""
     seconds: float = 0.0
 
     def take_seconds(self) -> float:

@@ -35,6 +35,7 @@ from harness.engines.triton.machine_code import (
 )
 from harness.engines.triton.stage_process import reserve_output
 from harness.engines.triton.triton_stages import StagedBuild, compile_stages
+from harness.engines.ttir.own_names import renamed_assembly
 from harness.errors import CannotExecute
 from harness.model.kernel_build import BuildFacts, BuildRequest, Vendor
 from harness.model.kernel_resources import Resources
@@ -120,6 +121,7 @@ def _facts_of(request: BuildRequest, staged: StagedBuild) -> BuildFacts:
         profile_scratch_align=int(metadata.get("profile_scratch_align") or 1),
         instructions=instructions,
         cubin=hashlib.sha256(staged.binary).hexdigest()[:16],
+        assembly=hashlib.sha256(renamed_assembly(staged.assembly).encode()).hexdigest()[:16],
         warnings=used.warnings,
     )
 

@@ -56,6 +56,8 @@ class CollectedBuild:
     failure: str = ""
     """The message of Triton's front end."""
     failure_source: Source | None = None
+    removed: str = ""
+    """The name that this release of Triton no longer has, if that is the failure: `triton.language.make_block_ptr`."""
     front_end_seconds: float = 0.0
     """CPU time; 0 if a config with equal constants came before."""
 
@@ -118,6 +120,8 @@ class BuildFacts:
     """Machine instructions in the kernel's section, padding included."""
     cubin: str = ""
     """A digest of the machine code."""
+    assembly: str = ""
+    """A digest of the PTX, or of AMD's assembly, without comments, debug lines and names of registers."""
     warnings: tuple[str, ...] = ()
     """Lines of the assembler."""
     failure: str = ""

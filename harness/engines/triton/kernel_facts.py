@@ -5,12 +5,12 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any
 
 from harness.engines.triton.driver import LaunchRequest
 from harness.engines.triton.triton_seam import ChosenConfig, version
 from harness.engines.ttir.ir import Module
+from harness.engines.ttir.own_names import without_locations
 from harness.engines.ttir.parser import parse
 from harness.engines.ttir.waiting_kernels import uses_atomics
 from harness.errors import CannotExecute
@@ -18,7 +18,6 @@ from harness.model.run import Launch
 
 BUILD_OPTIONS = ("num_warps", "num_ctas", "num_stages", "maxnreg", "enable_fp_fusion", "launch_cooperative_grid")
 _INTEGERS = re.compile(r"%\S+ = arith\.constant (?:dense<)?-?\d+>?(?= : )|%c-?\d+\w*")
-_LOCATIONS = re.compile(r"\s*loc\((?:[^()\"]|\"[^\"]*\"|\((?:[^()]|\([^()]*\))*\))*\)|^#loc.*$", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,11 +106,6 @@ def launch_of(
         model=request.model,
         is_benchmark=request.is_benchmark,
     )
-
-
-@lru_cache(maxsize=1024)
-def without_locations(ttir: str) -> str:
-    return _LOCATIONS.sub("", ttir)
 
 
 def build_digest(ttir: str, arch: int, options: Mapping[str, Any]) -> str:

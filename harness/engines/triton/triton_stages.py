@@ -27,6 +27,8 @@ from harness.errors import CannotExecute
 from harness.model.kernel_build import CompileTarget, Vendor
 from harness.patches import PATCHES
 
+ASSEMBLY = {Vendor.NVIDIA: "ptx", Vendor.AMD: "amdgcn"}
+"""The stage whose result is assembly as text."""
 LAST_STAGES = {Vendor.NVIDIA: "cubin", Vendor.AMD: "amdgcn"}
 """The last stage whose result has a fact.  On AMD GPUs the assembly has them all."""
 PORTABLE = frozenset({"num_warps", "num_stages", "num_ctas", "enable_fp_fusion", "debug", "sanitize_overflow"})
@@ -209,6 +211,8 @@ class StagedBuild:
     """The cubin; the assembly's text for an AMD GPU."""
     log: str
     """The messages of ptxas."""
+    assembly: str
+    """The PTX, or AMD's assembly."""
 
 
 def compile_stages(ttir: Path, target: CompileTarget, options: Mapping[str, Any]) -> StagedBuild:
@@ -223,12 +227,14 @@ def compile_stages(ttir: Path, target: CompileTarget, options: Mapping[str, Any]
     stages: dict[str, Any] = {}
     backend.add_stages(stages, parsed, Language.TRITON)
     metadata: dict[str, Any] = {"target": target_of(target), **parsed.__dict__}
-    printed = io.StringIO()
+    printed, assembly = io.StringIO(), ""
     names = list(stages)
     last = names.index(LAST_STAGES[target.vendor])
     with knobs.nvidia.scope(), contextlib.redirect_stdout(printed):
         knobs.nvidia.dump_ptxas_log = True
         for name in names[names.index("ttir") + 1 : last + 1]:
             module = stages[name](module, metadata)
+            if name == ASSEMBLY[target.vendor]:
+                assembly = str(module)
     binary = module if isinstance(module, bytes) else str(module).encode()
-    return StagedBuild(metadata, binary, printed.getvalue())
+    return StagedBuild(metadata, binary, printed.getvalue(), assembly)
