@@ -17,9 +17,9 @@ from harness.findings.bisection.member_check import MemberCheck, MemberTrial
 from harness.findings.bisection.releases import names_package, pinned_release, requirement_of
 from harness.findings.bisection.stored_bisections import save
 from harness.findings.bisection.stretches import Bisected, Ending, Stretch, bisect, stretches
-from harness.findings.bisection.triton_subprocess import PACKAGE as TRITON
 from harness.findings.recorded_cases import Recorded
 from harness.findings.rerun import op_of
+from harness.findings.triton_process import PACKAGE as TRITON
 from harness.findings.trust import refuse_foreign_code
 from harness.findings.versions import installed, versions
 from harness.reports.bisection_table import bisection_document, sentence, table

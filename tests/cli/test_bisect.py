@@ -11,7 +11,7 @@ import pytest
 from harness import catalogue
 from harness.cli import main
 from harness.documents.kinds import SCHEMA_VERSION, Kind
-from harness.findings.bisection.triton_subprocess import supported
+from harness.findings.triton_process import supported
 from harness.libraries import PYTHON_TAG
 from harness.model.case import Case, DType
 from harness.wire import to_json

@@ -14,8 +14,9 @@ from harness.errors import LibraryError, UsageError, unknown
 from harness.findings.bisection.binary_search import Shown
 from harness.findings.bisection.member_check import MemberCheck, MemberTrial
 from harness.findings.bisection.releases import offered, version_of
-from harness.findings.bisection.triton_subprocess import check_with_triton, supported
+from harness.findings.bisection.triton_subprocess import check_with_triton
 from harness.findings.bisection.worktrees import Commit, Repository
+from harness.findings.triton_process import supported
 from harness.libraries import resolve
 from harness.settings import Settings
 
