@@ -39,6 +39,7 @@ COMMANDS = {
     "region": "map the sizes, SM counts and configs at which a bug shows",
     "repro": "write a finding as one Python file that shows it",
     "matrix": "compile every kernel and autotune config for every GPU",
+    "upgrade": "compare kernels as two releases of Triton compile and run them",
     "devices": "list the GPUs that can be emulated",
     "doctor": "print what is installed, and the command for what is not",
 }

@@ -18,6 +18,7 @@ class Kind(StrEnum):
     CORPUS = "corpus"
     MUTATION = "mutation"
     MATRIX = "matrix"
+    UPGRADE = "upgrade"
     CHUNK = "chunk"
     SHARD = "shard"
     VERDICT = "verdict"

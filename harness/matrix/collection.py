@@ -94,7 +94,7 @@ class _Collector:
     ) -> None:
         self.device = device
         self._options = request.options
-        keys = {suite: _key(request, suite, device, targets) for suite in request.options.suites}
+        keys = {suite: collection_key(request, suite, device, targets) for suite in request.options.suites}
         self.orders = CollectionOrders(
             cache=str(cache.folder.resolve()),
             collections=keys,
@@ -178,7 +178,9 @@ def _spec(request: CollectionRequest, device: DeviceProfile, orders: CollectionO
     )
 
 
-def _key(request: CollectionRequest, suite: str, device: DeviceProfile, targets: Iterable[CompileTarget]) -> str:
+def collection_key(
+    request: CollectionRequest, suite: str, device: DeviceProfile, targets: Iterable[CompileTarget]
+) -> str:
     """Return a digest of everything that decides what the cases of a suite launch on a device."""
     file = located(suite, request.options.project)
     files = [file, *sorted(file.parent.rglob("*.py"))]

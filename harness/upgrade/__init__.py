@@ -1,0 +1,1 @@
+"""Two releases of Triton compared: kernels compiled and cases run with both."""

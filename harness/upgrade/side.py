@@ -1,0 +1,227 @@
+"""One side of an upgrade: a process tree with one of the two Tritons, which compiles kernels and runs cases.
+
+`python -m harness.upgrade.side` reads a `SideRequest` and answers with a `SideAnswer`.
+"""
+
+import os
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from pathlib import Path
+from time import monotonic
+
+from hypothesis.configuration import set_hypothesis_home_dir
+
+from harness import libraries, wire
+from harness.compiling.build_cache import BuildCache
+from harness.documents.build_matrix import BuildMatrix
+from harness.findings.triton_process import serve
+from harness.matrix.collection import CollectionRequest, collection_key, targets_of
+from harness.matrix.measuring import make_matrix
+from harness.model.case import HARNESS_FOLDER, Case
+from harness.model.device import DeviceProfile
+from harness.model.plan import Plan
+from harness.model.run import Completed, Run
+from harness.oracles.endings import describe
+from harness.search.options import Options, options_of
+from harness.search.session import prepared
+from harness.settings import Settings
+from harness.upgrade.case_records import CaseRecords, ComparedCase, RecordedCase
+from harness.upgrade.engines import recording_choice
+from harness.upgrade.judging import Judgement, judged
+from harness.upgrade.recording_engine import ORDERS_VARIABLE, Part, RecordingOrders
+from harness.workers.pool import Pool, PoolOptions
+from harness.workers.spec import GIB, VIRTUAL_GIB, WorkerSpec
+
+PROGRAM = "harness.upgrade.side"
+PROGRESS_EVERY_S = 5.0
+MEMORY_GIB = 2 * VIRTUAL_GIB
+
+
+class Task(StrEnum):
+    """What a side does."""
+
+    COMPILE = "compile"
+    RECORD = "record"
+    COMPARE = "compare"
+    JUDGE = "judge"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CaseToRun:
+    """A case, and the folder of its records."""
+
+    case: Case
+    folder: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SideRequest:
+    """What one side is asked for."""
+
+    task: Task
+    release: str
+    """`old` or `new`: the name of its judgements."""
+    plan: Plan
+    project: str
+    processes: int
+    cases_per_op: int
+    builds: str
+    """The folder of the cache of builds."""
+    scratch: str
+    """The name of the folder of Triton's own cache: another build of a version must not find the builds of this one."""
+    cases: tuple[CaseToRun, ...] = ()
+    """Those to run; a compiling side draws its own."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SideAnswer:
+    """What a compiling side has made.  Records of cases are in their folders."""
+
+    matrix: BuildMatrix | None = None
+    keys: Mapping[str, str] = field(default_factory=dict[str, str])
+    """By suite and device, as `key_name` joins them, a digest of everything that decides what cases launch."""
+
+
+def key_name(suite: str, device: DeviceProfile) -> str:
+    return f"{suite} {device.slug}"
+
+
+def answer(request: SideRequest, settings: Settings, progress: Callable[[str], None]) -> SideAnswer:
+    """Do the task.
+
+    Raises:
+        HarnessError: suites or libraries cannot be loaded with this Triton.
+    """
+    options = replace(
+        options_of(request.plan, settings, Path(request.project)),
+        processes=request.processes,
+    )
+    paths = libraries.resolve(options.libraries, cache=settings.cache)
+    match request.task:
+        case Task.COMPILE:
+            return _compile(request, options, paths, progress)
+        case Task.RECORD:
+            _run_cases(request, options, paths, progress, Part.RECORD)
+        case Task.COMPARE:
+            _run_cases(request, options, paths, progress, Part.COMPARE)
+        case Task.JUDGE:
+            _run_cases(request, options, paths, progress, None)
+    return SideAnswer()
+
+
+def _compile(
+    request: SideRequest, options: Options, paths: tuple[str, ...], progress: Callable[[str], None]
+) -> SideAnswer:
+    collection = CollectionRequest(
+        options=options, library_paths=paths, cases=request.cases_per_op, specialisations=1, extra_targets=()
+    )
+    keys = {
+        key_name(suite, device): collection_key(collection, suite, device, targets_of(device, collection))
+        for suite in options.suites
+        for device in options.devices
+    }
+    return SideAnswer(matrix=make_matrix(collection, BuildCache(Path(request.builds)), progress), keys=keys)
+
+
+def _run_cases(
+    request: SideRequest,
+    options: Options,
+    paths: tuple[str, ...],
+    progress: Callable[[str], None],
+    part: Part | None,
+) -> None:
+    """Run the cases that have no record yet; without a part they are judged."""
+    pending = [each for each in request.cases if _is_pending(each, request, part)]
+    if not pending:
+        return
+    orders = dict(_orders(request.cases, part or Part.RECORD))
+    ops = {op.id: op for op in options.ops}
+
+    def spec_of(device: DeviceProfile) -> WorkerSpec:
+        return WorkerSpec(
+            device=device,
+            suites=options.suites,
+            project=str(options.project),
+            scratch=str(prepared(HARNESS_FOLDER) / "scratch" / request.scratch),
+            library_paths=paths,
+            unset=options.declared_variables,
+            engine=recording_choice(options.engine).factory,
+            memory_limit_bytes=GIB * MEMORY_GIB,
+            environment=((ORDERS_VARIABLE, wire.to_json(orders[device])),),
+        )
+
+    pool_options = PoolOptions(is_limit_adaptive=False)
+    with Pool(spec_of, request.processes, options.time_limit_s, pool_options) as pool:
+        futures = [
+            (each, pool.submit(each.case if part else replace(each.case, is_exact=True)))
+            for each in sorted(pending, key=lambda each: each.case.device.slug)
+        ]
+        for number, (each, future) in enumerate(futures, start=1):
+            run, records = future.result(), CaseRecords(Path(each.folder))
+            if part is None:
+                records.keep_judged(each.case.digest, request.release, judged(run, ops[each.case.op]))
+            elif not isinstance(run.ending, Completed):
+                _keep_death(records, each.case, run, part)
+            progress(f"{request.task}: {number} of {len(futures)} cases, last {each.case}")
+
+
+def _keep_death(records: CaseRecords, case: Case, run: Run, part: Part) -> None:
+    """Keep the ending of a case whose worker died, so that it left no record itself."""
+    ending = describe(run.ending)
+    if part is Part.RECORD:
+        records.keep_recorded(case.digest, RecordedCase(ending=ending, launches=()), [])
+        return
+    known = records.recorded(case.digest)
+    old = known.ending if known else ""
+    records.keep_compared(case.digest, ComparedCase(old_ending=old, new_ending=ending, launches=()))
+
+
+def _is_pending(each: CaseToRun, request: SideRequest, part: Part | None) -> bool:
+    records = CaseRecords(Path(each.folder))
+    match part:
+        case Part.RECORD:
+            return records.compared(each.case.digest) is None and records.recorded(each.case.digest) is None
+        case Part.COMPARE:
+            return records.compared(each.case.digest) is None
+        case None:
+            return records.judged(each.case.digest, request.release, Judgement) is None
+
+
+def _orders(cases: Iterable[CaseToRun], part: Part) -> Iterator[tuple[DeviceProfile, RecordingOrders]]:
+    folders: dict[DeviceProfile, dict[str, str]] = {}
+    for each in cases:
+        folders.setdefault(each.case.device, {})[each.case.op.rpartition(":")[0]] = each.folder
+    for device, of_suites in folders.items():
+        yield device, RecordingOrders(part=part, folders=of_suites)
+
+
+class _Progress:
+    """Prints at most one line in `PROGRESS_EVERY_S` seconds on the error stream, which is that of the command."""
+
+    def __init__(self, release: str) -> None:
+        self._release = release
+        self._last_printed = monotonic()
+
+    def __call__(self, line: str) -> None:
+        if monotonic() - self._last_printed >= PROGRESS_EVERY_S:
+            self._last_printed = monotonic()
+            sys.stderr.write(f"{self._release} release: {line}\n")
+            sys.stderr.flush()
+
+
+def main() -> int:
+    """Answer one request."""
+    settings = Settings.from_environment(os.environ)
+    set_hypothesis_home_dir(prepared(HARNESS_FOLDER) / "hypothesis")
+
+    def answer_text(text: str) -> SideAnswer:
+        request = wire.from_json(text, SideRequest)
+        return answer(request, settings, _Progress(request.release))
+
+    return serve(answer_text)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
