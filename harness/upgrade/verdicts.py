@@ -164,10 +164,17 @@ def _reasons(kernel: _Kernel, *, is_known: bool) -> Iterator[str]:
         yield ONLY_OLD
     elif kernel.builds and all(build.old is None for build in kernel.builds):
         yield ONLY_NEW
+    elif not kernel.compiled and (failure := _old_failure(kernel)):
+        yield f"the old release does not compile it: {failure}"
     elif not is_known and not kernel.skipped:
         yield NO_LAUNCH
     unknown = (cell.facts.unknown for build in kernel.builds for cell in (build.old, build.new) if cell is not None)
     yield from dict.fromkeys(filter(None, unknown))
+
+
+def _old_failure(kernel: _Kernel) -> str:
+    """Return why the old release does not compile the kernel; empty if it does."""
+    return next((build.old.facts.failure for build in kernel.builds if build.old and build.old.facts.failure), "")
 
 
 def _failures(builds: Iterable[JoinedBuild]) -> Iterator[BuildFailure]:

@@ -13,6 +13,7 @@ from tests.upgrade.planted_triton import install
 
 SUITE = str(ROOT / "tests/upgrade/planted_suite.py")
 OLD, NEW = "3.6.0", "3.8.0"
+FILES = ("--json", "u.json", "--html", "u.html", "--markdown", "u.md")
 BEGIN = """
 from triton.runtime.jit import jit
 
@@ -41,14 +42,13 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Project]:
         patch.setenv("HARNESS_CACHE", str(folder / "cache"))
         patch.setenv("PIP_NO_INDEX", "1")
         made = Project(folder)
-        made.write("out.txt", upgrade(made).out)
+        made.write("out.txt", upgrade(made, *FILES).out)
         yield made
 
 
 def upgrade(project: Project, *options: str) -> Finished:
-    files = ("--json", "u.json", "--html", "u.html", "--markdown", "u.md")
     cases = ("--device", "h200", "--cases", "2", "--processes", "2")
-    return project.harness("upgrade", "triton", OLD, NEW, SUITE, *cases, *files, *options)
+    return project.harness("upgrade", "triton", OLD, NEW, SUITE, *cases, *options)
 
 
 def report_of(project: Project) -> UpgradeReport:
@@ -91,25 +91,27 @@ def test_the_answer_is_the_last_line(project: Project) -> None:
     )
 
 
+@pytest.mark.nightly
 def test_a_second_upgrade_runs_nothing_and_says_the_same(project: Project) -> None:
     before, kept = report_of(project), sorted((project.folder / "cache").rglob("*.json"))
     times = [path.stat().st_mtime_ns for path in kept]
-    assert upgrade(project).status == 1
+    assert upgrade(project, *FILES).status == 1
     assert replace(report_of(project), seconds=before.seconds) == before
     assert [path.stat().st_mtime_ns for path in sorted((project.folder / "cache").rglob("*.json"))] == times
 
 
+@pytest.mark.nightly
 def test_nothing_stands_against_what_only_rounds(project: Project) -> None:
     done = upgrade(project, "--op", "rounded", "--op", "unchanged")
     assert (done.status, done.out.splitlines()[-1]) == (0, "nothing stands against triton 3.8.0 in the place of 3.6.0")
 
 
+@pytest.mark.nightly
 def test_verdicts_that_fail_are_chosen_by_name(project: Project) -> None:
     assert upgrade(project, "--op", "rounded", "--fail-on", "rounding").status == 1
 
 
 def test_page_and_markdown_have_each_changed_kernel(project: Project) -> None:
-    upgrade(project)
     page, markdown = (project.folder.joinpath(name).read_text(encoding="utf-8") for name in ("u.html", "u.md"))
     for kernel in ("removed_kernel", "doubled_kernel", "rounded_kernel"):
         assert kernel in page
@@ -122,7 +124,10 @@ def test_page_and_markdown_have_each_changed_kernel(project: Project) -> None:
     [
         (("triton", OLD, "3.7.9", SUITE), "cannot install triton==3.7.9: "),
         (("triton", "2.0.0", NEW, SUITE), "2.0.0: the harness works with triton"),
-        (("triton", OLD, "no-such-wheel.whl", SUITE), "'no-such-wheel.whl' is neither a release of Triton such as 3.9.0, nor a wheel"),
+        (
+            ("triton", OLD, "no-such-wheel.whl", SUITE),
+            "'no-such-wheel.whl' is neither a release of Triton such as 3.9.0, nor a wheel",
+        ),
         (("triton", OLD, NEW, "no_such_suite"), "unknown suite 'no_such_suite'"),
         (("torch", OLD, NEW, SUITE), "'torch' cannot be upgraded: only triton"),
         (("triton", OLD, NEW, SUITE, "--fail-on", "slow"), "unknown verdict 'slow'"),
