@@ -22,6 +22,7 @@ from harness.documents.campaign import CampaignReport
 from harness.documents.chunk import Chunk, ShardReport
 from harness.documents.finding import CaseDocument, FindingDocument, RegionDocument, RegressionDocument
 from harness.documents.kinds import SCHEMA_VERSION, Kind
+from harness.documents.upgrade_report import UpgradeReport
 from harness.model.finding import Finding
 from studies.corpus.results import CorpusResults
 from studies.mutation.score import MutationResults
@@ -42,6 +43,7 @@ DOCUMENTS: Mapping[type[Any], str] = {
     CorpusResults: "`python -m studies.corpus --json`",
     MutationResults: "`python -m studies.mutation --json`",
     BuildMatrix: "`harness matrix --json`",
+    UpgradeReport: "`harness upgrade --json`",
     CheckVerdict: "`harness check --json`",
 }
 """By class, what writes each document."""

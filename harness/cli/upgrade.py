@@ -86,7 +86,7 @@ def status_of(report: UpgradeReport, fail_on: tuple[UpgradeVerdict, ...]) -> Exi
 def add_options(parser: Parser) -> None:
     parser.epilog = """\
 examples:
-  harness upgrade triton 3.6.0 3.9.0 fla:norm liger --with fla-core==0.6.0 --with liger-kernel==0.8.5
+  harness upgrade triton 3.6.0 3.9.0 fla:norm --with fla-core==0.6.0
   harness upgrade triton 3.6.0 ../triton my_suite.py --markdown upgrade.md
 
 No GPU is needed.  Both Tritons are installed into the harness's cache, where builds and

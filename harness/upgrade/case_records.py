@@ -23,7 +23,7 @@ FOLDER = f"upgrade-{FORMAT}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Span:
+class StoredBytes:
     """A place in the file of a case's bytes."""
 
     offset: int
@@ -38,7 +38,7 @@ class RecordedLaunch:
     config_index: int
     before: Mapping[str, str]
     """By argument, the digest of its storage's bytes before the launch.  Arguments of one storage count once."""
-    after: Mapping[str, Span]
+    after: Mapping[str, StoredBytes]
     """The bytes of the storages that the launch changed."""
 
 
@@ -88,7 +88,7 @@ class CaseRecords:
         _write(self._bytes(case), contents)
         _write(self._place(case, "recorded"), [wire.to_json(record).encode()])
 
-    def bytes_of(self, case: str, span: Span) -> bytearray:
+    def bytes_of(self, case: str, span: StoredBytes) -> bytearray:
         """Return the bytes of a storage that a launch changed.
 
         Raises:

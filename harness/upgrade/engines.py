@@ -1,10 +1,29 @@
-"""Which engine runs the cases of an upgrade, and what its results say."""
+"""Which engine runs the cases of an upgrade, what its results say, and what its workers are told."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from enum import StrEnum
 
 from harness.errors import UsageError
 from harness.model.engine_traits import VIRTUAL, EngineTraits
+
+ORDERS_VARIABLE = "HARNESS_UPGRADE"
+
+
+class Turn(StrEnum):
+    """What workers do with a case."""
+
+    RECORD = "record"
+    COMPARE = "compare"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UpgradeOrders:
+    """What the parent tells the workers of one device, as JSON in a variable."""
+
+    turn: Turn
+    folders: Mapping[str, str]
+    """By suite, the folder of its records."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,7 +38,7 @@ class RecordingChoice:
 
 RECORDING: Mapping[str, RecordingChoice] = {
     VIRTUAL.name: RecordingChoice(
-        factory="harness.upgrade.recording_engine:RecordingEngine",
+        factory="harness.upgrade.upgrade_engine:UpgradeEngine",
         executes_ptx=False,
     ),
 }

@@ -28,9 +28,8 @@ from harness.search.options import Options, options_of
 from harness.search.session import prepared
 from harness.settings import Settings
 from harness.upgrade.case_records import CaseRecords, ComparedCase, RecordedCase
-from harness.upgrade.engines import recording_choice
+from harness.upgrade.engines import ORDERS_VARIABLE, Turn, UpgradeOrders, recording_choice
 from harness.upgrade.judging import Judgement, judged
-from harness.upgrade.recording_engine import ORDERS_VARIABLE, Part, RecordingOrders
 from harness.workers.pool import Pool, PoolOptions
 from harness.workers.spec import GIB, VIRTUAL_GIB, WorkerSpec
 
@@ -103,9 +102,9 @@ def answer(request: SideRequest, settings: Settings, progress: Callable[[str], N
         case Task.COMPILE:
             return _compile(request, options, paths, progress)
         case Task.RECORD:
-            _run_cases(request, options, paths, progress, Part.RECORD)
+            _run_cases(request, options, paths, progress, Turn.RECORD)
         case Task.COMPARE:
-            _run_cases(request, options, paths, progress, Part.COMPARE)
+            _run_cases(request, options, paths, progress, Turn.COMPARE)
         case Task.JUDGE:
             _run_cases(request, options, paths, progress, None)
     return SideAnswer()
@@ -130,13 +129,13 @@ def _run_cases(
     options: Options,
     paths: tuple[str, ...],
     progress: Callable[[str], None],
-    part: Part | None,
+    turn: Turn | None,
 ) -> None:
-    """Run the cases that have no record yet; without a part they are judged."""
-    pending = [each for each in request.cases if _is_pending(each, request, part)]
+    """Run the cases that have no record yet; without a turn they are judged."""
+    pending = [each for each in request.cases if _is_pending(each, request, turn)]
     if not pending:
         return
-    orders = dict(_orders(request.cases, part or Part.RECORD))
+    orders = dict(_orders(request.cases, turn or Turn.RECORD))
     ops = {op.id: op for op in options.ops}
 
     def spec_of(device: DeviceProfile) -> WorkerSpec:
@@ -155,22 +154,22 @@ def _run_cases(
     pool_options = PoolOptions(is_limit_adaptive=False)
     with Pool(spec_of, request.processes, options.time_limit_s, pool_options) as pool:
         futures = [
-            (each, pool.submit(each.case if part else replace(each.case, is_exact=True)))
+            (each, pool.submit(each.case if turn else replace(each.case, is_exact=True)))
             for each in sorted(pending, key=lambda each: each.case.device.slug)
         ]
         for number, (each, future) in enumerate(futures, start=1):
             run, records = future.result(), CaseRecords(Path(each.folder))
-            if part is None:
+            if turn is None:
                 records.keep_judged(each.case.digest, request.release, judged(run, ops[each.case.op]))
             elif not isinstance(run.ending, Completed):
-                _keep_death(records, each.case, run, part)
+                _keep_death(records, each.case, run, turn)
             progress(f"{request.task}: {number} of {len(futures)} cases, last {each.case}")
 
 
-def _keep_death(records: CaseRecords, case: Case, run: Run, part: Part) -> None:
+def _keep_death(records: CaseRecords, case: Case, run: Run, turn: Turn) -> None:
     """Keep the ending of a case whose worker died, so that it left no record itself."""
     ending = describe(run.ending)
-    if part is Part.RECORD:
+    if turn is Turn.RECORD:
         records.keep_recorded(case.digest, RecordedCase(ending=ending, launches=()), [])
         return
     known = records.recorded(case.digest)
@@ -178,23 +177,23 @@ def _keep_death(records: CaseRecords, case: Case, run: Run, part: Part) -> None:
     records.keep_compared(case.digest, ComparedCase(old_ending=old, new_ending=ending, launches=()))
 
 
-def _is_pending(each: CaseToRun, request: SideRequest, part: Part | None) -> bool:
+def _is_pending(each: CaseToRun, request: SideRequest, turn: Turn | None) -> bool:
     records = CaseRecords(Path(each.folder))
-    match part:
-        case Part.RECORD:
+    match turn:
+        case Turn.RECORD:
             return records.compared(each.case.digest) is None and records.recorded(each.case.digest) is None
-        case Part.COMPARE:
+        case Turn.COMPARE:
             return records.compared(each.case.digest) is None
         case None:
             return records.judged(each.case.digest, request.release, Judgement) is None
 
 
-def _orders(cases: Iterable[CaseToRun], part: Part) -> Iterator[tuple[DeviceProfile, RecordingOrders]]:
+def _orders(cases: Iterable[CaseToRun], turn: Turn) -> Iterator[tuple[DeviceProfile, UpgradeOrders]]:
     folders: dict[DeviceProfile, dict[str, str]] = {}
     for each in cases:
         folders.setdefault(each.case.device, {})[each.case.op.rpartition(":")[0]] = each.folder
     for device, of_suites in folders.items():
-        yield device, RecordingOrders(part=part, folders=of_suites)
+        yield device, UpgradeOrders(turn=turn, folders=of_suites)
 
 
 class _Progress:

@@ -1,6 +1,5 @@
 """Verdicts on kernels, from builds and launches that are written down here."""
 
-from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -18,8 +17,8 @@ from harness.upgrade.judging import Agreement, Judgement
 from harness.upgrade.verdicts import NO_LAUNCH, ONLY_OLD, ExaminedCase, kernel_upgrades
 
 RIGHT, WRONG = Judgement(agreement=Agreement.RIGHT), Judgement(agreement=Agreement.WRONG, why="y[0] is 3")
-ONE_ULP = {"ulps": 1.0, "scaled": 2.0**-23}
-FAR = {"ulps": 1e6, "scaled": 0.5}
+ONE_ULP = (1.0, 2.0**-23)
+FAR = (1e6, 0.5)
 
 
 def cell(*, shortages: tuple[Shortage, ...] = (), removed: str = "", programs: int = 4, **facts: Any) -> Cell:
@@ -44,7 +43,7 @@ def cell(*, shortages: tuple[Shortage, ...] = (), removed: str = "", programs: i
         case="case",
         builds=(build,),
     )
-    known: Mapping[str, Any] = {"registers_per_thread": 32, "assembly": "a", **facts}
+    known: dict[str, Any] = {"registers_per_thread": 32, "assembly": "a", **facts}
     return Cell(
         kernel=kernel,
         build=build,
@@ -61,13 +60,13 @@ def joined(old: Cell | None, new: Cell | None, *, same_ttir: bool = True) -> Joi
 
 
 def launched(
-    *differences: Mapping[str, float], skipped: str = "", old: Judgement = RIGHT, new: Judgement = RIGHT
+    *differences: tuple[float, float], skipped: str = "", old: Judgement = RIGHT, new: Judgement = RIGHT
 ) -> ExaminedCase:
-    """Return a case with one launch of the kernel; each difference is of one tensor of float32."""
+    """Return a case with one launch of the kernel; a difference of its result is in ulps and by its largest element."""
     case = Case(op="suite.py:op", dims={}, dtype=DType.FP32, device=catalogue.find("h200"))
     found = tuple(
-        Difference(kernel="kernel", argument="y", dtype="float32", elements=8, differing=1, **figures)
-        for figures in differences
+        Difference(kernel="kernel", argument="y", dtype="float32", elements=8, differing=1, ulps=ulps, scaled=scaled)
+        for ulps, scaled in differences
     )
     launch = ComparedLaunch(kernel="kernel", config_index=0, differences=found, skipped=skipped)
     compared = ComparedCase(old_ending="", new_ending="", launches=(launch,))

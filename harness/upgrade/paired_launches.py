@@ -15,11 +15,11 @@ from harness.engines.comparison.storages import like_tensor, storage_views
 from harness.engines.triton.driver import LaunchHandler, LaunchRequest, tensors_of
 from harness.engines.virtual.launches import Launches
 from harness.model.launch_difference import Difference
-from harness.upgrade.case_records import CaseRecords, ComparedLaunch, RecordedLaunch, Span
+from harness.upgrade.case_records import CaseRecords, ComparedLaunch, RecordedLaunch, StoredBytes
 
 
 @dataclass(slots=True)
-class Recorder:
+class OldLaunches:
     """Keeps the launches of a case of the old release."""
 
     launches: list[RecordedLaunch] = field(default_factory=list[RecordedLaunch])
@@ -35,15 +35,15 @@ class Recorder:
         kernel = request.source.fn.__name__
         self.launches.append(RecordedLaunch(kernel=kernel, config_index=config_index, before=before, after=after))
 
-    def _keep(self, view: memoryview) -> Span:
-        span = Span(offset=self._offset, size=len(view))
+    def _keep(self, view: memoryview) -> StoredBytes:
+        span = StoredBytes(offset=self._offset, size=len(view))
         self.contents.append(bytes(view))
         self._offset += span.size
         return span
 
 
 @dataclass(slots=True)
-class Comparer:
+class NewLaunches:
     """Compares the launches of a case of the new release with those of the old one."""
 
     virtual: Launches

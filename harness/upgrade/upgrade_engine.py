@@ -5,9 +5,6 @@ judged.
 """
 
 import os
-from collections.abc import Mapping
-from dataclasses import dataclass
-from enum import StrEnum
 from pathlib import Path
 
 from harness import wire
@@ -21,40 +18,23 @@ from harness.model.op import Op
 from harness.model.run import Completed, Run
 from harness.oracles.endings import describe
 from harness.upgrade.case_records import CaseRecords, ComparedCase, RecordedCase
-from harness.upgrade.launch_recorder import Comparer, Recorder
-
-ORDERS_VARIABLE = "HARNESS_UPGRADE"
-
-
-class Part(StrEnum):
-    """What workers do with a case."""
-
-    RECORD = "record"
-    COMPARE = "compare"
+from harness.upgrade.engines import ORDERS_VARIABLE, Turn, UpgradeOrders
+from harness.upgrade.paired_launches import NewLaunches, OldLaunches
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RecordingOrders:
-    """What the parent tells the workers of one device, as JSON in a variable."""
-
-    part: Part
-    folders: Mapping[str, str]
-    """By suite, the folder of its records."""
-
-
-class RecordingEngine(VirtualEngine):
+class UpgradeEngine(VirtualEngine):
     """Runs cases, and sees each launch before and after it."""
 
     reruns = frozenset({Rerun.EXACT})
 
     def __init__(self) -> None:
         super().__init__(self._watch_launches)
-        self._watching: Recorder | Comparer | None = None
+        self._watching: OldLaunches | NewLaunches | None = None
         """Sees the launches of the case under way; None while none is to be seen."""
 
     def emulate(self, device: DeviceProfile) -> None:
         """Emulate the device, and read the orders."""
-        self._orders = wire.from_json(os.environ[ORDERS_VARIABLE], RecordingOrders)
+        self._orders = wire.from_json(os.environ[ORDERS_VARIABLE], UpgradeOrders)
         super().emulate(device)
 
     def run(self, op: Op, case: Case) -> Run:
@@ -62,15 +42,15 @@ class RecordingEngine(VirtualEngine):
         if case.is_exact:
             return super().run(op, case)
         records = CaseRecords(Path(self._orders.folders[op.suite]))
-        match self._orders.part:
-            case Part.RECORD:
+        match self._orders.turn:
+            case Turn.RECORD:
                 self._record(op, case, records)
-            case Part.COMPARE:
+            case Turn.COMPARE:
                 self._compare(op, case, records)
         return Run(case=case, engine=self.traits.name, ending=Completed())
 
     def _record(self, op: Op, case: Case, records: CaseRecords) -> None:
-        recorder = Recorder()
+        recorder = OldLaunches()
         ending = self._watched(op, case, recorder)
         record = RecordedCase(ending=ending, launches=tuple(recorder.launches))
         records.keep_recorded(case.digest, record, recorder.contents)
@@ -80,12 +60,12 @@ class RecordingEngine(VirtualEngine):
         if record is None:  # its worker died with the old release
             return
         assert self._launches is not None, "emulate a device first"
-        comparer = Comparer(self._launches, records, case.digest, record.launches)
+        comparer = NewLaunches(self._launches, records, case.digest, record.launches)
         ending = self._watched(op, case, comparer)
         compared = ComparedCase(old_ending=record.ending, new_ending=ending, launches=tuple(comparer.launches))
         records.keep_compared(case.digest, compared)
 
-    def _watched(self, op: Op, case: Case, watching: Recorder | Comparer) -> str:
+    def _watched(self, op: Op, case: Case, watching: OldLaunches | NewLaunches) -> str:
         """Run the case, and return how it ended: empty if it completed."""
         self._watching = watching
         try:
