@@ -37,6 +37,8 @@ PIP_OPTIONS = ("--disable-pip-version-check", "--no-input")
 PIP_LIMIT_S = 7200.0
 """A library with an extension may be built, which takes as long."""
 DISK_FULL = os.strerror(errno.ENOSPC)
+CODE = (".py", ".so")
+"""The files of an installation that decide what it does: modules and compiled extensions."""
 ARCHIVES = (".whl", ".tar.gz", ".zip")
 SOURCES = "sources:"
 """The beginning of a spec whose source archive is unpacked and not built, for a library with a compiled extension."""
@@ -405,7 +407,7 @@ def _digest(path: Path) -> str:
 
 
 def _digest_of_tree(folder: Path) -> str:
-    files = sorted(path for path in folder.rglob("*.py") if path.is_file())
+    files = sorted(path for path in folder.rglob("*") if path.suffix in CODE and path.is_file())
     return _digest_of("\n".join(f"{path.relative_to(folder)} {_digest(path)}" for path in files))
 
 

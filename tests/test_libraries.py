@@ -111,6 +111,38 @@ def test_an_importable_folder_is_used_directly(tmp_path: Path) -> None:
     )
 
 
+BACKEND = """
+import zipfile
+from pathlib import Path
+
+def build_wheel(wheel_directory, config_settings=None, metadata_directory=None):
+    name = "tiny_kernels-1.0-py3-none-any.whl"
+    with zipfile.ZipFile(Path(wheel_directory, name), "w") as archive:
+        archive.write("native.so", "tiny/native.so")
+        info = "tiny_kernels-1.0.dist-info"
+        archive.writestr(f"{info}/METADATA", "Metadata-Version: 2.1\\nName: tiny-kernels\\nVersion: 1.0\\n")
+        archive.writestr(f"{info}/WHEEL", "Wheel-Version: 1.0\\nRoot-Is-Purelib: true\\nTag: py3-none-any\\n")
+        archive.writestr(f"{info}/RECORD", "")
+    return name
+"""
+
+
+def test_another_build_of_an_extension_is_another_installation(tmp_path: Path, index: Path) -> None:
+    del index  # the project needs nothing to be built
+    folder = tmp_path / "checkout"
+    folder.mkdir()
+    (folder / "backend.py").write_text(BACKEND, encoding="utf-8")
+    (folder / "pyproject.toml").write_text(
+        '[build-system]\nrequires = []\nbuild-backend = "backend"\nbackend-path = ["."]\n', encoding="utf-8"
+    )
+    installed: list[bytes] = []
+    for content in (b"first", b"second"):
+        (folder / "native.so").write_bytes(content)
+        (path,) = resolve([str(folder)], cache=tmp_path / "cache", report=lambda _: None)
+        installed.append(Path(path, "tiny", "native.so").read_bytes())
+    assert installed == [b"first", b"second"]
+
+
 def test_a_missing_release_reports_pips_error_and_command(tmp_path: Path, index: Path) -> None:
     assert index.is_dir()
     with pytest.raises(LibraryError) as caught:
