@@ -76,8 +76,11 @@ def run(arguments: argparse.Namespace) -> ExitStatus:
 
 
 def status_of(report: UpgradeReport, fail_on: tuple[UpgradeVerdict, ...]) -> ExitStatus:
-    """Return the exit status; a case that completes no more stands against the upgrade as a failing verdict does."""
-    if any(kernel.verdict in fail_on for kernel in report.kernels) or report.worse_endings:
+    """Return the exit status.
+
+    Cases that complete no more, and suites that load no more, stand against the upgrade as failing verdicts do.
+    """
+    if any(kernel.verdict in fail_on for kernel in report.kernels) or report.worse_endings or report.worse_suites:
         return ExitStatus.FINDINGS
     compared = (kernel for kernel in report.kernels if kernel.verdict is not UpgradeVerdict.NOT_COMPARED)
     return ExitStatus.CLEAN if any(compared) else ExitStatus.NOTHING_CHECKED
@@ -92,8 +95,8 @@ examples:
 No GPU is needed.  Both Tritons are installed into the harness's cache, where builds and
 compared cases are kept, too: an interrupted upgrade goes on where it was.
 
-exit status: 0 nothing stands against the upgrade; 1 a kernel has a verdict of --fail-on, or a case
-completes no more; 2 usage or harness error; 3 nothing could be compared
+exit status: 0 nothing stands against the upgrade; 1 a kernel has a verdict of --fail-on, a case
+completes no more, or a suite loads no more; 2 usage or harness error; 3 nothing could be compared
 """
     parser.add_argument("package", metavar="PACKAGE", help="what is upgraded: triton")
     for name, which in (("old", "in use"), ("new", "to move to")):

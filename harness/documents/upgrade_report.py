@@ -119,6 +119,16 @@ class OtherEnding:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class UnloadableSuite:
+    """A suite that cannot be loaded with one of the releases, mostly for its library fails on import."""
+
+    suite: str
+    old: str
+    """Why; empty if it is loaded."""
+    new: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class UpgradeReport:
     """Everything that `harness upgrade` finds."""
 
@@ -135,6 +145,7 @@ class UpgradeReport:
     cases: int
     """Cases that ran with both."""
     kernels: tuple[KernelUpgrade, ...]
+    unloadable: tuple[UnloadableSuite, ...] = ()
     endings: tuple[OtherEnding, ...] = ()
     seconds: float
 
@@ -142,6 +153,11 @@ class UpgradeReport:
     def worse_endings(self) -> tuple[OtherEnding, ...]:
         """Cases that complete with the old release alone."""
         return tuple(ending for ending in self.endings if ending.new and not ending.old)
+
+    @property
+    def worse_suites(self) -> tuple[UnloadableSuite, ...]:
+        """Suites that only the old release loads."""
+        return tuple(each for each in self.unloadable if each.new and not each.old)
 
     def count(self, verdict: UpgradeVerdict) -> int:
         return sum(kernel.verdict is verdict for kernel in self.kernels)

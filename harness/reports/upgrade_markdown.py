@@ -49,6 +49,11 @@ def _lines(report: UpgradeReport) -> Iterator[str]:
         if len(changed) > MOST:
             yield ""
             yield f"And {len(changed) - MOST} more."
+    if report.unloadable:
+        yield ""
+        yield "Cannot be loaded:"
+        yield ""
+        yield from (f"- {escaped(f'{each.suite}: {each.new or each.old}')}" for each in report.unloadable)
     if report.worse_endings:
         yield ""
         yield f"Completes with the old release alone: {counted(len(report.worse_endings), 'case')}."

@@ -54,6 +54,7 @@ def lines(report: UpgradeReport, fail_on: Sequence[UpgradeVerdict]) -> Iterator[
 def sections(report: UpgradeReport) -> Iterator[tuple[str, list[str]]]:
     """Yield the title and the lines of each section that has lines."""
     every = (
+        ("suites that cannot be loaded", list(_unloadable(report))),
         ("uses a name that is gone", _rows(report, _removed)),
         ("compiles or fits no more", _rows(report, _broken)),
         ("differs by more than rounding", _rows(report, _different)),
@@ -86,6 +87,8 @@ def answer(report: UpgradeReport, fail_on: Sequence[UpgradeVerdict]) -> str:
     ]
     if ended := len(report.worse_endings):
         against.append(f"completes no more: {counted(ended, 'case')}")
+    if lost := len(report.worse_suites):
+        against.append(f"loads no more: {counted(lost, 'suite')}")
     left_out = report.count(UpgradeVerdict.NOT_COMPARED)
     rest = f"; not compared: {counted(left_out, 'kernel')}" if left_out else ""
     if against:
@@ -167,6 +170,12 @@ def _rounding(kernel: KernelUpgrade) -> Iterator[str]:
 def _not_compared(kernel: KernelUpgrade) -> Iterator[str]:
     if kernel.verdict is UpgradeVerdict.NOT_COMPARED:
         yield from (f"{kernel.kernel}: {_cut(reason, LINE_WIDTH)}" for reason in kernel.not_compared[:1])
+
+
+def _unloadable(report: UpgradeReport) -> Iterator[str]:
+    for each in report.unloadable:
+        yield each.suite
+        yield from (f"  {name}: {_cut(why, LINE_WIDTH)}" for name, why in (("old", each.old), ("new", each.new)) if why)
 
 
 def _endings(report: UpgradeReport) -> Iterator[str]:

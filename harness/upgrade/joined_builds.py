@@ -50,9 +50,11 @@ class JoinedBuild:
         return cell
 
 
-def joined(old: BuildMatrix, new: BuildMatrix, cache: BuildCache) -> tuple[JoinedBuild, ...]:
-    """Return the builds of both matrices, in the order of the old one."""
-    before, now = (dict(_identified(cells_of(matrix))) for matrix in (old, new))
+def joined(old: Iterable[BuildMatrix], new: Iterable[BuildMatrix], cache: BuildCache) -> tuple[JoinedBuild, ...]:
+    """Return the builds of the matrices of both releases, in the order of the old one."""
+    before, now = (
+        dict(_identified(cell for matrix in matrices for cell in cells_of(matrix))) for matrices in (old, new)
+    )
 
     @lru_cache(maxsize=4096)
     def text(digest: str) -> str:

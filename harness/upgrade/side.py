@@ -16,6 +16,7 @@ from hypothesis.configuration import set_hypothesis_home_dir
 from harness import libraries, wire
 from harness.compiling.build_cache import BuildCache
 from harness.documents.build_matrix import BuildMatrix
+from harness.errors import LibraryError, SuiteError, WorkerError
 from harness.findings.triton_process import serve
 from harness.matrix.collection import CollectionRequest, collection_key, targets_of
 from harness.matrix.measuring import make_matrix
@@ -78,7 +79,9 @@ class SideRequest:
 class SideAnswer:
     """What a compiling side has made.  Records of cases are in their folders."""
 
-    matrix: BuildMatrix | None = None
+    matrices: tuple[BuildMatrix, ...] = ()
+    unloadable: Mapping[str, str] = field(default_factory=dict[str, str])
+    """By suite, why it cannot be loaded with this Triton."""
     keys: Mapping[str, str] = field(default_factory=dict[str, str])
     """By suite and device, as `key_name` joins them, a digest of everything that decides what cases launch."""
 
@@ -121,7 +124,27 @@ def _compile(
         for suite in options.suites
         for device in options.devices
     }
-    return SideAnswer(matrix=make_matrix(collection, BuildCache(Path(request.builds)), progress), keys=keys)
+    cache = BuildCache(Path(request.builds))
+    try:
+        return SideAnswer(matrices=(make_matrix(collection, cache, progress),), keys=keys)
+    except (LibraryError, SuiteError, WorkerError):
+        return _compile_separately(collection, cache, progress, keys)
+
+
+def _compile_separately(
+    whole: CollectionRequest, cache: BuildCache, progress: Callable[[str], None], keys: Mapping[str, str]
+) -> SideAnswer:
+    """Compile suite by suite, for one of them cannot be loaded."""
+    matrices: list[BuildMatrix] = []
+    unloadable: dict[str, str] = {}
+    for suite in whole.options.suites:
+        ops = tuple(op for op in whole.options.ops if op.suite == suite)
+        alone = replace(whole, options=replace(whole.options, suites=(suite,), ops=ops))
+        try:
+            matrices.append(make_matrix(alone, cache, progress))
+        except (LibraryError, SuiteError, WorkerError) as error:
+            unloadable[suite] = str(error).splitlines()[0].removeprefix(f"{suite}: ")
+    return SideAnswer(matrices=tuple(matrices), unloadable=unloadable, keys=keys)
 
 
 def _run_cases(
@@ -137,11 +160,12 @@ def _run_cases(
         return
     orders = dict(_orders(request.cases, turn or Turn.RECORD))
     ops = {op.id: op for op in options.ops}
+    suites = tuple(dict.fromkeys(ops[each.case.op].suite for each in request.cases))  # others may not be loadable
 
     def spec_of(device: DeviceProfile) -> WorkerSpec:
         return WorkerSpec(
             device=device,
-            suites=options.suites,
+            suites=suites,
             project=str(options.project),
             scratch=str(prepared(HARNESS_FOLDER) / "scratch" / request.scratch),
             library_paths=paths,

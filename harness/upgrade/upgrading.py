@@ -13,7 +13,7 @@ from time import monotonic
 from harness import wire
 from harness.compiling.build_cache import FOLDER as BUILDS_FOLDER
 from harness.compiling.build_cache import BuildCache
-from harness.documents.upgrade_report import OtherEnding, UpgradeReport
+from harness.documents.upgrade_report import OtherEnding, UnloadableSuite, UpgradeReport
 from harness.findings.triton_process import InstalledTriton
 from harness.matrix.cases import cases_of
 from harness.model.case import Case
@@ -74,12 +74,12 @@ def upgrade(request: UpgradeRequest, progress: Callable[[str], None]) -> Upgrade
     """
     began = monotonic()
     answers = {side.name: _asked(request, side, Task.COMPILE, ()) for side in (request.old, request.new)}
-    old, new = answers[OLD].matrix, answers[NEW].matrix
-    assert old is not None
-    assert new is not None
-    builds = joined(old, new, BuildCache(_builds_folder(request)))
+    builds = joined(answers[OLD].matrices, answers[NEW].matrices, BuildCache(_builds_folder(request)))
+    unloadable = tuple(_unloadable(answers))
     progress(f"{len(builds)} builds of both releases; running cases")
-    cases = tuple(_with_folders(_cases(request, builds), request, answers))
+    broken = {each.suite for each in unloadable}
+    drawn = (case for case in _cases(request, builds) if case.op.rpartition(":")[0] not in broken)
+    cases = tuple(_with_folders(drawn, request, answers))
     examined = tuple(_examined(request, cases))
     return UpgradeReport(
         old=request.old.title,
@@ -90,6 +90,7 @@ def upgrade(request: UpgradeRequest, progress: Callable[[str], None]) -> Upgrade
         engine=request.options.engine.name,
         cases=len(examined),
         kernels=kernel_upgrades(builds, examined, executes_ptx=recording_choice(request.options.engine).executes_ptx),
+        unloadable=unloadable,
         endings=tuple(_other_endings(examined)),
         seconds=round(monotonic() - began, 1),
     )
@@ -177,6 +178,12 @@ def _examined(request: UpgradeRequest, cases: tuple[CaseToRun, ...]) -> Iterator
             old=_judgement(each, request.old) if compared.differs else None,
             new=_judgement(each, request.new) if compared.differs else None,
         )
+
+
+def _unloadable(answers: Mapping[str, SideAnswer]) -> Iterator[UnloadableSuite]:
+    old, new = answers[OLD].unloadable, answers[NEW].unloadable
+    for suite in dict.fromkeys((*old, *new)):
+        yield UnloadableSuite(suite=suite, old=old.get(suite, ""), new=new.get(suite, ""))
 
 
 def _compared(each: CaseToRun) -> ComparedCase | None:

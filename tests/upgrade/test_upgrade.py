@@ -46,9 +46,9 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Project]:
         yield made
 
 
-def upgrade(project: Project, *options: str) -> Finished:
+def upgrade(project: Project, *options: str, suites: tuple[str, ...] = (SUITE,)) -> Finished:
     cases = ("--device", "h200", "--cases", "2", "--processes", "2")
-    return project.harness("upgrade", "triton", OLD, NEW, SUITE, *cases, *options)
+    return project.harness("upgrade", "triton", OLD, NEW, *suites, *cases, *options)
 
 
 def report_of(project: Project) -> UpgradeReport:
@@ -109,6 +109,29 @@ def test_nothing_stands_against_what_only_rounds(project: Project) -> None:
 @pytest.mark.nightly
 def test_verdicts_that_fail_are_chosen_by_name(project: Project) -> None:
     assert upgrade(project, "--op", "rounded", "--fail-on", "rounding").status == 1
+
+
+@pytest.mark.nightly
+def test_a_library_that_fails_on_import_costs_its_own_suite_alone(project: Project) -> None:
+    project.write("library/planted_library/__init__.py", "from triton.language import planted_removed as double\n")
+    project.write(
+        "importing.py",
+        (
+            "from harness.suite import op, tensor, tokens\n"
+            "@op(dims={'T': tokens(8)}, inputs={'x': tensor('T', grad=False)}, launches=False)\n"
+            "def imported(x):\n    from planted_library import double\n    return x * (1 if double else 2)\n"
+            "@imported.reference\ndef reference(x):\n    return x * 1\n"
+        ),
+    )
+    options = ("--op", "imported", "--op", "unchanged", "--with", "library", "--json", "i.json")
+    done = upgrade(project, *options, suites=("importing.py", SUITE))
+    report = read(project.folder / "i.json", UpgradeReport)
+    ((suite, why),) = [(each.suite, each.new) for each in report.worse_suites]
+    assert (done.status, suite.rpartition("/")[2]) == (1, "importing.py")
+    assert "planted_removed" in why
+    assert [(kernel.kernel, kernel.verdict) for kernel in report.kernels] == [
+        ("unchanged_kernel", UpgradeVerdict.SAME_CODE)
+    ]
 
 
 def test_page_and_markdown_have_each_changed_kernel(project: Project) -> None:

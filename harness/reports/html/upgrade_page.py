@@ -43,6 +43,11 @@ def _body(report: UpgradeReport) -> Iterator[str]:
     yield from map(_kernel_row, report.kernels)
     yield "</tbody></table>"
     yield from (text for kernel in report.kernels for text in _details(kernel))
+    if report.unloadable:
+        yield f"<h2>Suites that cannot be loaded</h2><table><thead>{_row('th', ('suite', report.old, report.new))}"
+        yield "</thead><tbody>"
+        yield from (_row("td", (each.suite, each.old or "loads", each.new or "loads")) for each in report.unloadable)
+        yield "</tbody></table>"
     if report.endings:
         yield "<h2>Cases that end otherwise</h2><table><thead>"
         yield f"{_row('th', ('case', report.old, report.new))}</thead><tbody>"
