@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from harness.errors import UsageError
-from harness.model.engine_traits import VIRTUAL, EngineTraits
+from harness.model.engine_traits import PTX, VIRTUAL, EngineTraits
 
 ORDERS_VARIABLE = "HARNESS_UPGRADE"
 
@@ -40,6 +40,10 @@ RECORDING: Mapping[str, RecordingChoice] = {
     VIRTUAL.name: RecordingChoice(
         factory="harness.upgrade.upgrade_engine:UpgradeEngine",
         executes_ptx=False,
+    ),
+    PTX.name: RecordingChoice(
+        factory="harness.upgrade.upgrade_engine:PtxUpgradeEngine",
+        executes_ptx=True,
     ),
 }
 """By the name of an engine."""

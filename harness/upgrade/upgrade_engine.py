@@ -1,13 +1,14 @@
-"""The engine of both releases: runs cases on the virtual GPU, and records their launches or compares them.
+"""The engines of both releases: run cases on the CPU, and record their launches or compare them.
 
-It executes each release's own TTIR.  A case that asks for exact arithmetic is run with its reference instead, to be
-judged.
+They execute each release's own TTIR or PTX.  A case that asks for exact arithmetic is run with its reference instead,
+to be judged.
 """
 
 import os
 from pathlib import Path
 
 from harness import wire
+from harness.engines.ptx.engine import PtxEngine
 from harness.engines.triton.driver import LaunchHandler, LaunchRequest
 from harness.engines.virtual.engine import VirtualEngine
 from harness.engines.virtual.launches import Launches
@@ -84,3 +85,10 @@ class UpgradeEngine(VirtualEngine):
                 self._watching.run(request, launches, self._chooser.chosen.index)
 
         return handle
+
+
+class PtxUpgradeEngine(UpgradeEngine, PtxEngine):
+    """The same with the PTX that each release makes: results follow from its whole compiler.
+
+    Exact arithmetic and random rounding are those of the TTIR.
+    """

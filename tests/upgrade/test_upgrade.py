@@ -154,7 +154,7 @@ def test_page_and_markdown_have_each_changed_kernel(project: Project) -> None:
         (("triton", OLD, NEW, "no_such_suite"), "unknown suite 'no_such_suite'"),
         (("torch", OLD, NEW, SUITE), "'torch' cannot be upgraded: only triton"),
         (("triton", OLD, NEW, SUITE, "--fail-on", "slow"), "unknown verdict 'slow'"),
-        (("triton", OLD, NEW, SUITE, "--engine", "cuda"), "--engine cuda: an upgrade runs cases on virtual alone"),
+        (("triton", OLD, NEW, SUITE, "--engine", "cuda"), "--engine cuda: an upgrade runs cases on virtual, ptx alone"),
     ],
 )
 def test_wrong_input_is_one_line(project: Project, words: tuple[str, ...], error: str) -> None:
