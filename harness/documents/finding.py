@@ -131,7 +131,7 @@ def finding_document(finding: Finding, versions: Mapping[str, str] | None = None
     }
     parts |= {
         "id": finding.id,
-        "op": finding.case.op,
+        "op": finding.fail.signature.op or finding.case.op,
         "signature": str(finding.fail.signature),
         "confirmation": finding.confirmation,
         "replay": finding.replay_command,

@@ -15,13 +15,15 @@ WITHIN_FILE = re.compile(r"(?<=\.py):.*$")
 def is_same_bug(first: Signature, second: Signature) -> bool:
     """Return True if two failures are the same bug in two releases.
 
-    Statements change, and the severity does too: a race may or may not show in the values.
+    Statements change, and the severity does too: a race may or may not show in the values.  Documents of earlier
+    releases name an op with the folder of its suite.
     """
     return registry.is_shown_by(_normalised(first), _normalised(second))
 
 
 def _normalised(signature: Signature) -> Signature:
-    return replace(signature, severity=Severity.ERROR, place=WITHIN_FILE.sub("", signature.place))
+    place = WITHIN_FILE.sub("", signature.place)
+    return replace(signature, severity=Severity.ERROR, op=signature.op.rpartition("/")[2], place=place)
 
 
 def is_gone(signature: Signature | None, examined: Examination) -> bool:

@@ -28,6 +28,13 @@ def test_a_finding_is_read_back_whole(finding: Any) -> None:
     assert (document.finding, document.versions) == (finding, {"triton": "3.6.0"})
 
 
+def test_a_finding_of_an_op_keeps_its_name_whatever_folder_its_suite_is_in() -> None:
+    signature = replace(OVERLAP.fail.signature, op="norm.py:rms_norm", kernel="", place="y")
+    case = replace(OVERLAP.case, op="checks/gpu/norm.py:rms_norm")
+    finding = replace(OVERLAP, case=case, fail=replace(OVERLAP.fail, signature=signature))
+    assert finding_document(finding).finding == finding
+
+
 def test_a_report_and_a_region_are_read_back_whole() -> None:
     assert files.loads(files.dumps(REPORT), CampaignReport) == REPORT
     assert files.loads(files.dumps(region_document(REGION)), RegionDocument).region == REGION

@@ -90,6 +90,14 @@ def test_a_rerun_says_what_became_of_the_recorded_failure(
     assert (result.status, str(result)) == (status, f"{result.recorded.id} {text}")
 
 
+def test_an_op_s_failure_is_known_again_in_documents_that_name_its_folder() -> None:
+    (failure,) = replayed(ERROR_TOO, BOUNDS).failures(Severity.ERROR)
+    signature = failure.fail.signature
+    assert (signature.kernel, bool(signature.op)) == ("", True)
+    earlier = replace(signature, op=f"checks/gpu/{signature.op}")
+    assert replayed(ERROR_TOO, earlier).status is AGAIN
+
+
 def test_a_symptom_alone_is_the_recorded_failure_again() -> None:
     result = replayed(SHOWING, BOUNDS)
     with_symptom = replace(result, recorded=replace(result.recorded, symptoms=(OVERLAP,)))
