@@ -209,11 +209,17 @@ class CandidateCheck:
         name = write_suite(path, answer, task)
         suite = named_in_project(str(path))
         ops = {op.name: op for op in load_suite(suite, self._processes.project)}
+        try:
+            return self._attempts_with(suite, ops[name], ops[f"{name}{FORWARD}"], answer, task)
+        finally:  # a replay has no keeper
+            write_suite(path, replace(answer, keeper="", folder=""), task)
+
+    def _attempts_with(self, suite: str, full: Op, forward: Op, answer: Answer, task: SampledTask) -> _Outcome:
         outcome = _Outcome()
         for _ in range(ATTEMPTS):
             outcome.reason = ""
             try:
-                outcome.statistics = self._search(suite, task, ops[name], ops[f"{name}{FORWARD}"])
+                outcome.statistics = self._search(suite, task, full, forward)
                 outcome.flaws = flaws_of(self._evidences)
                 if not outcome.flaws and outcome.statistics.passed:
                     outcome.flaws = self._referee(answer, task)

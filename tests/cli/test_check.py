@@ -38,7 +38,14 @@ def test_a_wrong_answer_exits_with_1_and_can_be_replayed(project: Project) -> No
     finished = project.harness("check", "candidates.py:raises", "candidates.py:reference", *inputs("sample"))
     assert finished.status == 1
     (replay,) = (line.split() for line in finished.out.splitlines() if line.startswith("    harness replay"))
-    assert project.harness(*replay[1:]).status == 1
+    finished = project.harness(*replay[1:])
+    assert (finished.status, finished.out.splitlines()[-1]) == (1, f"{replay[2]} fails again")
+    candidates = project.folder / CANDIDATES.name
+    repaired = candidates.read_text().replace('raise ValueError("no such luck")', "return with_gradient(x)")
+    candidates.write_text(repaired)
+    finished = project.harness(*replay[1:])
+    assert (finished.status, finished.err) == (0, "")
+    assert f"{replay[2]} is gone: completes" in " ".join(finished.out.split())
 
 
 @pytest.mark.slow
