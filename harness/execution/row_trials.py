@@ -8,7 +8,7 @@ Which axis of an output carries the rows is not declared.  The first trial chang
 extent follows is theirs.  It keeps few rows, so it costs little.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any
@@ -182,8 +182,8 @@ def _sequences(op: Op, case: Case, draws: torch.Generator, change: RowChange) ->
     total, count = sorted(declared.named, key=lambda dim: dim != getattr(declared, "total", ""))
     ends: list[int] = bounds.tolist()
     spans = [range(begin, end) for begin, end in pairwise(ends)]
-    filled = [place for place, span in enumerate(spans) if span]
-    if len(spans) != case.dims[count] or len(spans) < 2 or not filled:
+    movable = _movable(spans, are_as_many=case.dims[total] == case.dims[count])
+    if len(spans) != case.dims[count] or len(spans) < 2 or not movable:
         return
 
     def packed(change: RowChange, order: list[int], kept: list[int]) -> Arrangement | None:
@@ -200,7 +200,7 @@ def _sequences(op: Op, case: Case, draws: torch.Generator, change: RowChange) ->
         made = _arrangement(case, change, taken, compared, len(kept))
         return replace(made, bounds=(op.sequences, torch.tensor(new_ends)))
 
-    alone = filled[_draw(draws, 0, len(filled) - 1)]
+    alone = movable[_draw(draws, 0, len(movable) - 1)]
     part = packed(RowChange.PART, [alone], [0])
     if part is not None:
         yield part
@@ -213,9 +213,21 @@ def _sequences(op: Op, case: Case, draws: torch.Generator, change: RowChange) ->
         chosen = packed(change, order, [alone])
         other = None if chosen is None else _with_other_tokens(chosen, total, count, draws)
     elif change is RowChange.PADDED or part is None:
-        other = packed(RowChange.PADDED, [*order, filled[_draw(draws, 0, len(filled) - 1)]], order)
+        other = packed(RowChange.PADDED, [*order, movable[_draw(draws, 0, len(movable) - 1)]], order)
     if other is not None:
         yield other
+
+
+def _movable(spans: Sequence[range], *, are_as_many: bool) -> list[int]:
+    """Return the places of sequences that a trial may take or leave out; none of them is empty.
+
+    If there are as many tokens as sequences, one token more or less would not tell which of both an output's axis
+    carries, unless each sequence has one.
+    """
+    filled = [place for place, span in enumerate(spans) if span]
+    if are_as_many and any(len(span) != 1 for span in spans):
+        return [place for place in filled if len(spans[place]) != 1]
+    return filled
 
 
 def _with_other_tokens(chosen: Arrangement, total: str, count: str, draws: torch.Generator) -> Arrangement:

@@ -71,6 +71,20 @@ shifted.reference(
 )
 
 
+def doubled_and_summed(x: Tensor, scale: Tensor, bounds: Tensor) -> tuple[Tensor, Tensor]:
+    """Return a number for each token, and one for each sequence, of which some are empty."""
+    return x * 2, torch.stack([part.sum() for part in x.tensor_split(bounds[1:-1])]) * scale
+
+
+summed = op(
+    dims={"T": tokens(40), "N": Dim(low=1, high=12)},
+    inputs={"x": tensor("T"), "scale": tensor("N"), "bounds": segments("T", "N", may_be_empty=True)},
+    dtypes=(DType.FP32,),
+    sequences="bounds",
+)(doubled_and_summed)
+summed.reference(doubled_and_summed)
+
+
 def case_of(declared: Op, change: RowChange, **dims: int) -> Case:
     return Case(op=declared.id, dims=dims, dtype=DType.FP32, device=DEVICE, seed=SEEDS[change])
 
@@ -113,6 +127,13 @@ def test_packed_sequences_move_with_their_tokens_and_states(change: RowChange) -
         assert isinstance(trial.ending, Completed), trial.ending
         assert set(trial.compared) == {"y0", "y1", "d:x", "d:state"}
         assert trial.differences == ()
+
+
+@pytest.mark.parametrize("change", RowChange)
+def test_tokens_and_sequences_of_equal_number_are_told_apart(change: RowChange) -> None:
+    checks = [checked(summed, change, T=count, N=count) for count in range(2, 13)]
+    assert [check.trials for check in checks if any(trial.differences for trial in check.trials)] == []
+    assert {name for check in checks for trial in check.trials for name in trial.compared} >= {"y0", "y1"}
 
 
 def test_outputs_without_rows_are_left_out_with_their_gradients() -> None:
