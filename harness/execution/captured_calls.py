@@ -1,10 +1,11 @@
 """A call of an op in a CUDA graph: it is captured once, and replayed with other values in the same inputs.
 
-Each replay is compared with a call without a graph, which gets the same values in the same memory afterwards.
+Each replay is compared with a call without a graph, which gets the same values in the same memory afterwards.  The
+backward pass is part of the call if the case asks for gradients, as where a whole step of training is captured.
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import torch
 
@@ -18,63 +19,92 @@ from harness.model.later_calls import ChangedInputs
 from harness.model.op import Op
 
 
-def replay_captured(
-    op: Op, case: Case, inputs: Tensors, call: Callable[[], Tensors]
-) -> dict[ChangedInputs, tuple[str, ...]]:
-    """Capture a call, replay it, and return the outputs that differ, by what was changed before.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RepeatableCall:
+    """A call that reads the same memory each time."""
 
-    Args:
-        op: the op.
-        case: the case that `inputs` are of.
-        inputs: the tensors that the call gets, by name.  They are changed.
-        call: calls the op with the inputs, and returns its outputs.
+    op: Op
+    case: Case
+    """That `inputs` are of."""
+    inputs: Tensors
+    """The tensors that the call gets, by name.  They are changed."""
+    call: Callable[[], Tensors]
+    """Calls the op with the inputs, backward included, and returns its results."""
+    cotangents: Tensors
+    """What the backward pass gets, by output; filled by the first call.  They are changed."""
+    draw_cotangents: Callable[[Case], Tensors]
+    """Returns the cotangents of a case with the same outputs."""
+
+
+def replay_captured(repeatable: RepeatableCall) -> dict[ChangedInputs, tuple[str, ...]]:
+    """Capture a call, replay it, and return the results that differ, by what was changed before.
 
     Raises:
         HostRead: host code of the call reads a tensor.
         Exception: what the op raises, or a launch of a replay.
     """
+    call = repeatable.call
     call()  # as users do before a capture: a first call may compile, tune and allocate
     graph = torch.cuda.CUDAGraph()
     graph.capture_begin()
-    outputs = call()
+    results = call()
     graph.capture_end()
     differing: dict[ChangedInputs, tuple[str, ...]] = {}
-    for changed, values in _changes(op, case, inputs):
-        _set(inputs, values)
+    for changed, values in _changes(repeatable):
+        _set(repeatable, values)
         graph.replay()
-        replayed = _bits(outputs)
-        _set(inputs, values)
+        replayed = _bits(results)
+        _set(repeatable, values)
         expected = _bits(call())
         if names := tuple(name for name, bits in expected.items() if replayed.get(name) != bits):
             differing[changed] = names
     return differing
 
 
-def _changes(op: Op, case: Case, inputs: Tensors) -> Iterator[tuple[ChangedInputs, Tensors]]:
-    """Yield what is changed, with the values of all inputs after it."""
+@dataclass(frozen=True, slots=True)
+class _Values:
+    """Values of inputs and cotangents, by name."""
+
+    inputs: Tensors
+    cotangents: Tensors
+
+
+def _changes(repeatable: RepeatableCall) -> Iterator[tuple[ChangedInputs, _Values]]:
+    """Yield what is changed, with the values of all inputs and cotangents after it."""
+    op, case = repeatable.op, repeatable.case
+    other_case = replace(case, seed=case.seed + 1)
     with plain_torch():
-        own = {name: value.detach().clone() for name, value in inputs.items()}
-        other = make_inputs(op, replace(case, seed=case.seed + 1))
-        # The seed also chooses along which axes an input has one element.
-        fitting = {
-            name: value.detach()
-            for name, value in other.items()
-            if value is not None and name in own and value.shape == own[name].shape
-        }
+        own = _Values(_copies(repeatable.inputs), _copies(repeatable.cotangents))
+        fitting = _fitting(make_inputs(op, other_case), own.inputs)
+        cotangents = {**own.cotangents, **_fitting(repeatable.draw_cotangents(other_case), own.cotangents)}
     numbers = {name: value for name, value in fitting.items() if isinstance(op.inputs[name], Tensor)}
     yield ChangedInputs.NONE, own
-    if numbers:
-        yield ChangedInputs.NUMBERS, {**own, **numbers}
+    if numbers or cotangents:
+        yield ChangedInputs.NUMBERS, _Values({**own.inputs, **numbers}, cotangents)
     if len(fitting) > len(numbers):
-        yield ChangedInputs.ALL, {**own, **fitting}
+        yield ChangedInputs.ALL, _Values({**own.inputs, **fitting}, cotangents)
 
 
-def _set(inputs: Tensors, values: Mapping[str, torch.Tensor]) -> None:
+def _copies(tensors: Tensors) -> Tensors:
+    return {name: value.detach().clone() for name, value in tensors.items()}
+
+
+def _fitting(others: Mapping[str, torch.Tensor | None], own: Tensors) -> Tensors:
+    """Return the others of the same shapes: the seed also chooses along which axes an input has one element."""
+    return {
+        name: value.detach()
+        for name, value in others.items()
+        if value is not None and name in own and value.shape == own[name].shape
+    }
+
+
+def _set(repeatable: RepeatableCall, values: _Values) -> None:
     with plain_torch(), torch.no_grad():
-        for name, value in values.items():
-            inputs[name].copy_(value)
+        for own, new in ((repeatable.inputs, values.inputs), (repeatable.cotangents, values.cotangents)):
+            for name, value in new.items():
+                own[name].copy_(value)
 
 
-def _bits(outputs: Tensors) -> Mapping[str, str]:
+def _bits(results: Tensors) -> Mapping[str, str]:
     with plain_torch():
-        return digests(outputs)
+        return digests(results)

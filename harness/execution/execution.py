@@ -4,7 +4,7 @@ It is the same for every engine.  `harness.execution.execution_hooks` has what a
 """
 
 from collections.abc import Callable, Generator, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from typing import Any
@@ -15,7 +15,7 @@ import torch
 from harness.engines.torch.captured_graphs import HostRead
 from harness.engines.torch.torch_seam import plain_torch
 from harness.errors import CannotExecute
-from harness.execution.captured_calls import replay_captured
+from harness.execution.captured_calls import RepeatableCall, replay_captured
 from harness.execution.case_execution import CaseExecution, LibraryContext, autograd_mode, source_of
 from harness.execution.compare import Noted, compare, digests, nan_result, sketch
 from harness.execution.definition import Undefined, arrays, gradients, reference, with_zeros
@@ -131,7 +131,7 @@ class Execution(CaseExecution):
         return self._ended(op, lambda: self._later_results(op, case), LaterResults())
 
     def run_captured(self, op: Op, case: Case) -> GraphReplay:
-        """Run the case in a CUDA graph, forward only, beside calls without one."""
+        """Run the case in a CUDA graph, beside calls without one."""
         ending, replay = self._ended(op, lambda: self._replayed(op, case), None)
         return replay or GraphReplay(ending=ending)
 
@@ -207,22 +207,45 @@ class Execution(CaseExecution):
             return LaterResults(digests(results), {each.name: each.projections for each in sketches})
 
     def _replayed(self, op: Op, case: Case) -> GraphReplay:
+        try:
+            with picking(op, case), self._library_context(), autograd_mode(case):
+                return GraphReplay(ending=Completed(), differing=replay_captured(self._repeatable(op, case)))
+        except HostRead as read:
+            return GraphReplay(ending=Completed(), host_read=read.operator, source=source_of(read))
+
+    def _repeatable(self, op: Op, case: Case) -> RepeatableCall:
+        """Return the call of a case that can be captured: forward and backward in one thread, in the same memory."""
+        wanted = op.wanted_gradients(case)
         with self._timed("inputs"), plain_torch():
             declared = make_inputs(op, case)
-            inputs = {name: value.detach().clone() for name, value in declared.items() if value is not None}
+            inputs = {
+                name: value.detach().clone().requires_grad_(name in wanted)
+                for name, value in declared.items()
+                if value is not None
+            }
             seed_globals(case)
-        undefined = undefined_outputs(op, case, {**dict.fromkeys(declared), **inputs})
+            undefined = undefined_outputs(op, case, {**dict.fromkeys(declared), **inputs})
         arguments = arguments_for(op.call, {**dict.fromkeys(declared), **inputs}, op.settings(case))
+        leaves = {name: value for name, value in inputs.items() if name in wanted}
+        outputs: Tensors = {}
+        cotangents: Tensors = {}
+
+        def draw(drawn: Case) -> Tensors:
+            return without_cells(make_cotangents(drawn, outputs), _fitted(undefined, outputs)) if leaves else {}
 
         def call() -> Tensors:
-            outputs = named(op.call(**arguments))
-            return {name: value for name, value in outputs.items() if name not in undefined}
+            with self._timed("forward"):
+                returned = named(op.call(**arguments))
+            if not outputs:
+                with plain_torch():
+                    outputs.update({name: torch.empty_like(value, device="meta") for name, value in returned.items()})
+                    cotangents.update(draw(case))
+            with self._timed("backward"):
+                found = _backward(nullcontext, [], returned, leaves, cotangents)
+            gradients = {name: value for name, value in found.items() if value is not None}
+            return {**{name: value for name, value in returned.items() if name not in undefined}, **gradients}
 
-        with self._timed("forward"), picking(op, case), self._library_context(), torch.no_grad():
-            try:
-                return GraphReplay(ending=Completed(), differing=replay_captured(op, case, inputs, call))
-            except HostRead as read:
-                return GraphReplay(ending=Completed(), host_read=read.operator, source=source_of(read))
+        return RepeatableCall(op=op, case=case, inputs=inputs, call=call, cotangents=cotangents, draw_cotangents=draw)
 
     def _bits(self, op: Op, case: Case) -> dict[str, tuple[str, Writer]]:
         computed = self._compute(op, case)

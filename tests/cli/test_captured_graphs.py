@@ -32,6 +32,36 @@ class Scale(torch.autograd.Function):
         return Scale.apply(dy.contiguous())
 
 
+@triton.jit
+def bias_kernel(x, bias, y, N, BLOCK: tl.constexpr):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(y + at, tl.load(x + at, mask=at < N) + tl.load(bias), mask=at < N)
+
+
+@triton.jit
+def total_kernel(x, total, N, BLOCK: tl.constexpr):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.atomic_add(total, tl.sum(tl.load(x + at, mask=at < N, other=0.0), 0))
+
+
+class Bias(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, bias):
+        y = torch.empty_like(x)
+        bias_kernel[(triton.cdiv(x.numel(), 16),)](x, bias, y, x.numel(), BLOCK=16)
+        return y
+
+    @staticmethod
+    def backward(ctx, dy):
+        dy, total = dy.contiguous(), torch.zeros(1, device=dy.device)
+        total_kernel[(triton.cdiv(dy.numel(), 16),)](dy, total, dy.numel(), BLOCK=16)
+        return dy, total
+
+
+def model(x, bias):
+    return Scale.apply(Bias.apply(Scale.apply(x), bias).relu())
+
+
 def scale(x, more=0):
     y = torch.empty_like(x)
     scale_kernel[(triton.cdiv(x.numel(), 16),)](x, y, x.numel(), FACTOR=3, MORE=more, BLOCK=16)
@@ -89,6 +119,30 @@ def graphed_callable(x):
 @graphed_callable.reference
 def threefold(x):
     return 3 * x
+
+
+MODEL = {"x": tensor("T"), "bias": tensor(1, contiguous=True)}
+
+
+@op(dims=DIMS, inputs=MODEL)
+def graphed_model(x, bias):
+    import torch
+
+    model = beside(__file__, "kernels.py").model
+    samples = tuple(torch.zeros_like(each).requires_grad_(each.requires_grad) for each in (x, bias))
+    both = x.requires_grad and bias.requires_grad
+    return torch.cuda.make_graphed_callables(model, samples)(x, bias) if both else model(x, bias)
+
+
+@op(dims=DIMS, inputs=MODEL, graphs=True)
+def captured_step(x, bias):
+    return beside(__file__, "kernels.py").model(x, bias)
+
+
+@graphed_model.reference
+@captured_step.reference
+def layers(x, bias):
+    return 3 * (3 * x + bias).relu()
 
 
 @op(dims=DIMS, inputs=X)
@@ -194,6 +248,7 @@ def project(tmp_path: Path) -> Project:
     [
         ("replayed", 0, "6 passed, 0 failed, 0 abstained"),
         ("graphed_callable", 0, "6 passed, 0 failed, 0 abstained"),
+        ("graphed_model", 0, "6 passed, 0 failed, 0 abstained"),
         ("wrongly_replayed", 1, "ERROR  float64-values  wrongly_replayed"),
         ("left_open", 1, "ValueError was raised by the suite, in the op's own function: left open"),
         ("reading", 3, "a CUDA graph whose host code reads a tensor during the capture"),
@@ -205,14 +260,14 @@ def test_a_suite_captures_and_replays(project: Project, op: str, status: int, sa
 
 
 def test_calls_of_ops_that_declare_graphs_are_captured(project: Project) -> None:
-    ops = "--op", "in_pieces", "--op", "never_captured"
+    ops = "--op", "in_pieces", "--op", "never_captured", "--op", "captured_step"
     done = project.harness(
-        *("fuzz", "suite.py", *ops, "--oracle", "graph-replay", "--cases", "8", "--seed", "1", "--device", "h200")
+        *("fuzz", "suite.py", *ops, "--oracle", "graph-replay", "--cases", "12", "--seed", "1", "--device", "h200")
     )
     assert done.out.count("ERROR") == done.out.count("ERROR  graph-replay  never_captured") == 1, done.out + done.err
     words = " ".join(done.out.split())
     assert "its host code reads a tensor (aten._local_scalar_dense" in words
-    assert "checked: graph-replay 8" in words
+    assert "checked: graph-replay 12" in words
 
 
 def test_launches_of_a_replay_are_checked_and_those_of_a_capture_not_made(project: Project) -> None:

@@ -200,6 +200,7 @@ AXES: Mapping[str, dict[str, Any]] = {
     "shared_config": {"seed": seed_of(SecondRun.KEYS)},
     "tuned_for_each_length": {"seed": seed_of(SecondRun.KEYS)},
     "tuned_in_threads": {"seed": seed_of(SecondRun.THREADS)},
+    "unreset_gradient": {"seed": seed_of(SecondRun.GRAPH)},
     "unreset_total": {"seed": seed_of(SecondRun.GRAPH)},
 }
 """What the smallest case of a bug needs besides its dims and gradients, by the name of its file."""
