@@ -9,6 +9,8 @@ from dataclasses import dataclass, replace
 
 import torch
 
+from harness.engines.torch.captured_graphs import capture_of
+from harness.engines.torch.outside_memory import OutsideMemory
 from harness.engines.torch.torch_seam import plain_torch
 from harness.execution.compare import digests
 from harness.execution.inputs import make_inputs
@@ -36,8 +38,20 @@ class RepeatableCall:
     """Returns the cotangents of a case with the same outputs."""
 
 
-def replay_captured(repeatable: RepeatableCall) -> dict[ChangedInputs, tuple[str, ...]]:
-    """Capture a call, replay it, and return the results that differ, by what was changed before.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CapturedCall:
+    """A call in a graph.  It keeps what the program would hold while it uses the graph."""
+
+    repeatable: RepeatableCall
+    outside: OutsideMemory
+    """What the graph uses of the program's memory."""
+    graph: torch.cuda.CUDAGraph
+    differing: Mapping[ChangedInputs, tuple[str, ...]]
+    """As `GraphReplay.differing`."""
+
+
+def replay_captured(repeatable: RepeatableCall) -> CapturedCall:
+    """Capture a call, replay it, and compare the results of replays with those of calls.
 
     Raises:
         HostRead: host code of the call reads a tensor.
@@ -58,7 +72,8 @@ def replay_captured(repeatable: RepeatableCall) -> dict[ChangedInputs, tuple[str
         expected = _bits(call())
         if names := tuple(name for name, bits in expected.items() if replayed.get(name) != bits):
             differing[changed] = names
-    return differing
+    outside = capture_of(graph).outside
+    return CapturedCall(repeatable=repeatable, outside=outside, graph=graph, differing=differing)
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,10 +13,11 @@ import numpy as np
 import torch
 
 from harness.engines.torch.captured_graphs import HostRead
+from harness.engines.torch.outside_memory import AllocationWatch
 from harness.engines.torch.torch_seam import plain_torch
 from harness.errors import CannotExecute
-from harness.execution.captured_calls import RepeatableCall, replay_captured
-from harness.execution.case_execution import CaseExecution, LibraryContext, autograd_mode, source_of
+from harness.execution.captured_calls import CapturedCall, RepeatableCall, replay_captured
+from harness.execution.case_execution import CaseExecution, LibraryContext, autograd_mode, calling_line, source_of
 from harness.execution.compare import Noted, compare, digests, nan_result, sketch
 from harness.execution.definition import Undefined, arrays, gradients, reference, with_zeros
 from harness.execution.definition_memory import DefinitionMemory
@@ -69,7 +70,7 @@ from harness.model.later_calls import GraphReplay
 from harness.model.op import Op
 from harness.model.paired_run import PairedRunRequest, Sketch
 from harness.model.product_precision import product_epsilon
-from harness.model.run import Completed, Ending, ExactComparison, FormMismatch, NanResult, Result, ResultForm, Role
+from harness.model.run import Ending, ExactComparison, FormMismatch, NanResult, Result, ResultForm, Role
 
 HALVES = (torch.float16, torch.bfloat16)
 """Products of numbers of eight bits, and of integers, are often stored in these."""
@@ -130,10 +131,22 @@ class Execution(CaseExecution):
         """Run the case once more without a reference; return how it ended, and its results."""
         return self._ended(op, lambda: self._later_results(op, case), LaterResults())
 
-    def run_captured(self, op: Op, case: Case) -> GraphReplay:
-        """Run the case in a CUDA graph, beside calls without one."""
-        ending, replay = self._ended(op, lambda: self._replayed(op, case), None)
-        return replay or GraphReplay(ending=ending)
+    def run_captured(self, op: Op, case: Case) -> tuple[GraphReplay, CapturedCall | None]:
+        """Run the case in a CUDA graph, beside calls without one; return the outcome, and the graph if there is one."""
+        ending, (read, captured) = self._ended(op, lambda: self._replayed(op, case), (None, None))
+        if read is not None:
+            return GraphReplay(ending=ending, host_read=read.operator, source=source_of(read)), None
+        return GraphReplay(ending=ending, differing=captured.differing if captured else {}), captured
+
+    def run_beside(self, op: Op, case: Case, captured: CapturedCall) -> Ending:
+        """Run a case while a captured graph is kept, and watch what it allocates in memory that the graph uses."""
+
+        @contextmanager
+        def watching() -> Generator[None]:
+            with self._library_context(), AllocationWatch(captured.outside, calling_line):
+                yield
+
+        return self._ended(op, lambda: self._compute(op, case, is_again=True, around=watching) and None, None)[0]
 
     def run_rows(self, op: Op, arrangement: Arrangement, axes: OutputAxes) -> tuple[Ending, RowComparison]:
         """Run rows of a case in other company; call it after `run` of the case, and before that of another one."""
@@ -206,12 +219,12 @@ class Execution(CaseExecution):
             sketches = (sketch(name, value, seed=case.seed) for name, value in results.items())
             return LaterResults(digests(results), {each.name: each.projections for each in sketches})
 
-    def _replayed(self, op: Op, case: Case) -> GraphReplay:
+    def _replayed(self, op: Op, case: Case) -> tuple[HostRead | None, CapturedCall | None]:
         try:
             with picking(op, case), self._library_context(), autograd_mode(case):
-                return GraphReplay(ending=Completed(), differing=replay_captured(self._repeatable(op, case)))
+                return None, replay_captured(self._repeatable(op, case))
         except HostRead as read:
-            return GraphReplay(ending=Completed(), host_read=read.operator, source=source_of(read))
+            return read, None
 
     def _repeatable(self, op: Op, case: Case) -> RepeatableCall:
         """Return the call of a case that can be captured: forward and backward in one thread, in the same memory."""

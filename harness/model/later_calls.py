@@ -30,6 +30,24 @@ class ChangedInputs(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class FreedMemory:
+    """Memory that a captured graph uses, and that the program has freed since the capture."""
+
+    kernel: str
+    """The kernel that uses it first, or an operator of torch."""
+    argument: str
+    """Empty for an operator."""
+    bytes: int
+    between: str
+    """The call that freed it: `a call with T=96`."""
+    taker: str = ""
+    """The operator that allocates no more than as much afterwards, in the same call; empty if none does."""
+    taken_bytes: int = 0
+    source: Source | None = None
+    """The line that does so."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class GraphReplay:
     """Replays of one captured call, beside calls without a graph."""
 
@@ -41,3 +59,5 @@ class GraphReplay:
     """The line that does so."""
     differing: Mapping[ChangedInputs, tuple[str, ...]] = field(default_factory=dict[ChangedInputs, tuple[str, ...]])
     """The outputs with other bits than a call without a graph, by the inputs that were changed before."""
+    freed: tuple[FreedMemory, ...] = ()
+    """What another call without a graph frees afterwards."""

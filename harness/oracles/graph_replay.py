@@ -1,14 +1,15 @@
-"""The promise that a captured call computes from the values that its inputs have at a replay."""
+"""The promise that a captured call computes from the values that its inputs have at a replay, in memory of its own."""
 
 from harness.model.ending import Completed, OutOfMemory, Unsupported
 from harness.model.flaw_kind import FlawKind
-from harness.model.later_calls import ChangedInputs, GraphReplay
+from harness.model.later_calls import ChangedInputs, FreedMemory, GraphReplay
 from harness.model.paired_run import SecondRun
 from harness.model.run import Run
 from harness.model.verdict import Abstain, Fail, Pass, Verdict
 from harness.oracles.base import Evidence, SingleRunOracle
 from harness.oracles.endings import describe, unfinished
 from harness.oracles.traits import Causality, Need, Proof, Traits
+from harness.wording import counted
 
 NOT_REPLAYED = "this case was not captured into a CUDA graph"
 WHEN = {
@@ -24,7 +25,7 @@ MEANING = {
 
 
 class ReplayedGraph(SingleRunOracle):
-    """Compares replays of a captured call with calls without a graph, bit for bit."""
+    """Compares replays of a captured call with calls without a graph, bit for bit, and sees what is freed."""
 
     name = "graph-replay"
     promise = "An op that declares `graphs=True` can be captured into a CUDA graph, and replays compute what calls do."
@@ -40,7 +41,7 @@ class ReplayedGraph(SingleRunOracle):
     )
 
     def judge(self, evidence: Evidence) -> tuple[Verdict, ...]:
-        """Fail once for the first change after which outputs differ, or once if the capture breaks off."""
+        """Fail for the first change after which results differ and for freed memory; once if the capture breaks off."""
         run, replayed = evidence.run, evidence.run.replayed
         if reason := unfinished(run):
             return (Abstain(oracle=self.name, reason=reason),)
@@ -62,9 +63,9 @@ class ReplayedGraph(SingleRunOracle):
                         meaning="Without a graph the call completes.",
                     ),
                 )
-        for changed, names in replayed.differing.items():
-            return (self._fail(run, changed, names),)
-        return (Pass(oracle=self.name),)
+        fails = [self._fail(run, changed, names) for changed, names in [*replayed.differing.items()][:1]]
+        fails += {fail.signature: fail for fail in (self._fail_freed(run, freed) for freed in replayed.freed)}.values()
+        return tuple(fails) or (Pass(oracle=self.name),)
 
     def _fail(self, run: Run, changed: ChangedInputs, names: tuple[str, ...]) -> Fail:
         result = next((result for result in run.results if result.name == names[0]), None)
@@ -74,6 +75,23 @@ class ReplayedGraph(SingleRunOracle):
             message=f"{', '.join(names)} has other bits when a captured call is replayed {WHEN[changed]}",
             meaning=MEANING[changed],
             source=run.source_of(kernel),
+        )
+
+    def _fail_freed(self, run: Run, freed: FreedMemory) -> Fail:
+        kernel = freed.kernel if freed.argument else ""
+        user = f"{freed.argument} of {freed.kernel}" if freed.argument else freed.kernel
+        taken = f"; {freed.taker} then allocates {counted(freed.taken_bytes, 'byte')} there" if freed.taker else ""
+        return Fail(
+            signature=self.signature(run, kernel=kernel, place=f"freed {freed.argument or freed.kernel}"),
+            message=(
+                f"the memory of {user} in a captured call ({counted(freed.bytes, 'byte')}) is freed after the capture, "
+                f"in {freed.between}{taken}"
+            ),
+            meaning=(
+                "A graph holds addresses, and keeps no memory alive that was allocated before its capture. A replay "
+                "reads and overwrites what lies there by then."
+            ),
+            source=freed.source or run.source_of(kernel),
         )
 
     def _fail_reading(self, run: Run, replayed: GraphReplay) -> Fail:

@@ -179,6 +179,20 @@ def in_pieces(x):
 in_pieces.reference(threefold)
 
 
+TABLES = {}
+
+
+@op(dims=DIMS, inputs=X, graphs=True)
+def with_tables(x):
+    import torch
+
+    table = TABLES.setdefault(len(x), torch.full((len(x),), 2.0, device=x.device))
+    return beside(__file__, "kernels.py").scale(x * table + torch.tensor([1.0], device=x.device) * x)
+
+
+with_tables.reference(lambda x: 9 * x)
+
+
 @op(dims=DIMS, inputs=X)
 def left_open(x):
     import torch
@@ -260,14 +274,14 @@ def test_a_suite_captures_and_replays(project: Project, op: str, status: int, sa
 
 
 def test_calls_of_ops_that_declare_graphs_are_captured(project: Project) -> None:
-    ops = "--op", "in_pieces", "--op", "never_captured", "--op", "captured_step"
+    ops = "--op", "in_pieces", "--op", "never_captured", "--op", "captured_step", "--op", "with_tables"
     done = project.harness(
-        *("fuzz", "suite.py", *ops, "--oracle", "graph-replay", "--cases", "12", "--seed", "1", "--device", "h200")
+        *("fuzz", "suite.py", *ops, "--oracle", "graph-replay", "--cases", "16", "--seed", "1", "--device", "h200")
     )
     assert done.out.count("ERROR") == done.out.count("ERROR  graph-replay  never_captured") == 1, done.out + done.err
     words = " ".join(done.out.split())
     assert "its host code reads a tensor (aten._local_scalar_dense" in words
-    assert "checked: graph-replay 12" in words
+    assert "checked: graph-replay 16" in words
 
 
 def test_launches_of_a_replay_are_checked_and_those_of_a_capture_not_made(project: Project) -> None:

@@ -3,19 +3,21 @@
 As on a GPU, a launch that is captured does not run until the graph is replayed.  Operations of torch run while they are
 captured, because host code needs tensors to go on with.  What they change outside the graph's own memory is put back at
 the end of the capture.  A replay repeats operations and launches in their order, into the memory of the capture.
+`outside_memory` says what the program freed since.
 
 Memory pools are not emulated: graphs that share a pool do not share memory.
 """
 
 import itertools
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
 import torch
 
 from harness.engines.torch.native_refusals import refusing
+from harness.engines.torch.outside_memory import OutsideMemory
 from harness.engines.torch.torch_seam import RUN, OperatorMode, schema_of
 from harness.errors import CannotExecute
 from harness.patches import PATCHES
@@ -47,6 +49,13 @@ def current_capture() -> "GraphCapture | None":
     return _Current.capture
 
 
+def capture_of(graph: torch.cuda.CUDAGraph) -> "GraphCapture":
+    """Return what was captured into a graph of the emulated GPU."""
+    captured = vars(graph)["_captured"]
+    assert isinstance(captured, GraphCapture), "the graph has captured nothing"
+    return captured
+
+
 def abandon_capture() -> None:
     """End a capture that a failed call has left open, so that the process can go on."""
     capture, _Current.capture = _Current.capture, None
@@ -64,9 +73,15 @@ class GraphCapture(OperatorMode):
         """Memory that was allocated during the capture, by address."""
         self._before: dict[int, tuple[torch.UntypedStorage, torch.UntypedStorage]] = {}
         """Other memory that an operation changed, with its contents from before."""
+        self.outside = OutsideMemory()
 
-    def add_launch(self, launch: Callable[[], object]) -> None:
-        """Record a launch, which is made when the graph is replayed."""
+    def aliased(self, arguments: Sequence[Any]) -> tuple[Any, ...]:
+        """Return arguments of a launch that hold the same memory, and leave the program's own tensors alone."""
+        return tuple(self.outside.aliased(tuple(arguments), self._own))
+
+    def add_launch(self, launch: Callable[[], object], kernel: str, tensors: Mapping[str, torch.Tensor]) -> None:
+        """Record a launch with these tensors, which is made when the graph is replayed."""
+        self.outside.note_use(kernel, tensors)
         self._steps.append(launch)
 
     def end(self) -> None:
@@ -74,6 +89,7 @@ class GraphCapture(OperatorMode):
         for storage, contents in self._before.values():
             storage.copy_(contents)
         self._before.clear()
+        self.outside.forget_free()
 
     def replay(self) -> None:
         """Repeat all operations and launches."""
@@ -108,8 +124,15 @@ class GraphCapture(OperatorMode):
         for tensor in new:
             self._own[tensor.untyped_storage().data_ptr()] = tensor.untyped_storage()
         if writes or (new and packet not in _UNWRITTEN):
-            self._steps.append(lambda: _repeat(func, args, kwargs, new))
+            self._add_operation(func, args, kwargs, new)
         return results
+
+    def _add_operation(self, func: Any, args: Any, kwargs: Any, new: list[torch.Tensor]) -> None:
+        args, kwargs = self.outside.aliased((args, kwargs), self._own)
+        used = (value for value in (*args, *kwargs.values()) for value in _tensors(value))
+        for tensor in used:
+            self.outside.note_use(str(func), {"": tensor})
+        self._steps.append(lambda: _repeat(func, args, kwargs, new))
 
     def _keep(self, written: object) -> None:
         """Copy memory that is about to be changed, unless the graph has allocated it."""

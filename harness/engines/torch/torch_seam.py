@@ -136,6 +136,11 @@ def storage_key(storage: torch.UntypedStorage) -> int:
     return storage._cdata  # noqa: SLF001  # pyright: ignore[reportPrivateUsage] - as above
 
 
+def holders(storage: torch.UntypedStorage) -> int:
+    """Return how many tensors hold the storage, and one for the storages of Python."""
+    return _native._storage_Use_Count(storage_key(storage))  # noqa: SLF001 - as above
+
+
 def is_held_once(storage: torch.UntypedStorage) -> bool:
     """Return True if nothing but the caller holds the storage."""
-    return _native._storage_Use_Count(storage_key(storage)) <= 1  # noqa: SLF001 - as above
+    return holders(storage) <= 1

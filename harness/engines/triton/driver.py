@@ -6,7 +6,7 @@ machine code, and passes each launch to a handler.
 
 import itertools
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from operator import index
 from typing import Any, Protocol
@@ -176,7 +176,8 @@ class VirtualDriver:
         if capture is None:
             self._on_launch(request)
         else:
-            capture.add_launch(partial(self._on_launch, request))
+            held = replace(request, arguments=capture.aliased(request.arguments))
+            capture.add_launch(partial(self._on_launch, held), held.source.fn.__name__, tensors_of(held))
 
     def __getattr__(self, name: str) -> Any:
         raise _no_answer(f"driver.active.{name}")

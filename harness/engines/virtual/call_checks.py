@@ -7,15 +7,17 @@ from itertools import count
 
 import torch
 
+from harness.engines.torch.outside_memory import OutsideStorage
 from harness.engines.triton.triton_seam import ConfigChooser
 from harness.engines.virtual.key_check import difference, legal_neighbours
 from harness.engines.virtual.launches import VirtualCaseLaunches
+from harness.execution.captured_calls import CapturedCall
 from harness.execution.execution import Execution
 from harness.execution.execution_hooks import launch_watchers
 from harness.execution.paired_run_policy import choice_number
 from harness.execution.reruns import CALL_CHECKS
 from harness.model.case import Case
-from harness.model.later_calls import GraphReplay, LaterCall
+from harness.model.later_calls import FreedMemory, GraphReplay, LaterCall
 from harness.model.op import Op
 
 _CALLS = count(1)
@@ -63,10 +65,36 @@ class CallChecks:
         return max(others, key=lambda other: size(other.dims), default=None)
 
     def replay(self, case: Case) -> GraphReplay:
-        """Run the case in a CUDA graph, beside calls without one."""
+        """Run the case in a CUDA graph, beside calls without one, and another one while the graph is kept."""
         with self.state_for(case) as launches:
-            replayed = self.execution.run_captured(self.op, case)
-        return replace(replayed, ending=launches.ending(replayed.ending, self.chooser.failed))
+            replayed, captured = self.execution.run_captured(self.op, case)
+            replayed = replace(replayed, ending=launches.ending(replayed.ending, self.chooser.failed))
+        return replace(replayed, freed=self._freed_beside(case, captured)) if captured else replayed
+
+    def _freed_beside(self, case: Case, captured: CapturedCall) -> tuple[FreedMemory, ...]:
+        """Return the memory of a graph that a call with other sizes frees, or one with other values.
+
+        Whether that call completes does not matter: it is no call of the case.
+        """
+        other = replace(self._largest_near(case) or case, seed=case.seed + next(_CALLS))
+        with self.state_for(other):
+            self.execution.run_beside(self.op, other, captured)
+        between = f"a call with {difference(case, other) or 'other values'}"
+        return tuple(_freed(memory, between) for memory in captured.outside.free() if memory.users)
+
+
+def _freed(memory: OutsideStorage, between: str) -> FreedMemory:
+    kernel, argument = next((user for user in memory.users if user[1]), memory.users[0])
+    taker = memory.taker
+    return FreedMemory(
+        kernel=kernel,
+        argument=argument,
+        bytes=memory.storage.nbytes(),
+        between=between,
+        taker=taker.operator if taker else "",
+        taken_bytes=taker.bytes if taker else 0,
+        source=taker.source if taker else None,
+    )
 
 
 class _Failing:

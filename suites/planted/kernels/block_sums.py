@@ -42,6 +42,21 @@ def total(x, *, clears):
     return y
 
 
+def total_beside_others(x, *, keeps):
+    """Return the sum, with a workspace of just the number of blocks; `keeps` it until a call needs another one."""
+    blocks = triton.cdiv(x.numel(), BLOCK)
+    partial = _kept.get("fitting")
+    if not keeps or partial is None or len(partial) != triton.next_power_of_2(blocks):
+        partial = torch.empty(triton.next_power_of_2(blocks), device=x.device)
+    if keeps:
+        _kept["fitting"] = partial
+    partial.zero_()
+    y = torch.empty(1, device=x.device)
+    partial_sums_kernel[(blocks,)](x, partial, x.numel(), BLOCK=BLOCK)
+    total_kernel[(1,)](partial, y, MOST=len(partial))
+    return y
+
+
 def sum_beside(x, *, on_device):
     """Return the doubled vector and its sum, into memory that a call allocates once."""
     if "total" not in _kept:
