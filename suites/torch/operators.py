@@ -12,7 +12,7 @@ from pathlib import Path
 from harness.suite import Dim, Draw, DType, beside, op, tensor
 
 CALLS = "calls.py"
-CONTIGUOUS = ("view_as",)
+CONTIGUOUS = ("view", "view_as")
 """Operators that torch documents to refuse tensors whose axes cannot be merged."""
 
 
