@@ -9,13 +9,12 @@ import numpy as np
 import torch
 
 from harness.execution import error_map
-from harness.execution.execution_hooks import Writer
 from harness.execution.poison import count_poison, still_fresh
 from harness.execution.result_forms import kind_of
 from harness.execution.tolerance import Array, Expected, Tolerance, sizes, tiles
 from harness.model.paired_run import Sketch
 from harness.model.picture import Spread
-from harness.model.run import Measure, NanResult, Result
+from harness.model.run import Measure, NanResult, Result, Writer
 
 SKETCHES = 8
 """Random projections of each result."""

@@ -30,7 +30,6 @@ from harness.execution.execution_hooks import (
     NoObserver,
     ObservedLaunches,
     TensorTransfer,
-    Writer,
 )
 from harness.execution.hypothesis_notes import noting
 from harness.execution.inputs import (
@@ -60,6 +59,7 @@ from harness.execution.row_trials import (
     MatrixProducts,
     OutputAxes,
     RowComparison,
+    SeenRows,
     difference,
     output_cotangents,
 )
@@ -70,7 +70,7 @@ from harness.model.later_calls import GraphReplay
 from harness.model.op import Op
 from harness.model.paired_run import PairedRunRequest, Sketch
 from harness.model.product_precision import product_epsilon
-from harness.model.run import Ending, ExactComparison, FormMismatch, NanResult, Result, ResultForm, Role
+from harness.model.run import Ending, ExactComparison, FormMismatch, NanResult, Result, ResultForm, Role, Writer
 
 HALVES = (torch.float16, torch.bfloat16)
 """Products of numbers of eight bits, and of integers, are often stored in these."""
@@ -172,18 +172,20 @@ class Execution(CaseExecution):
         drawn = DrawnTensors(inputs=arrangement.inputs, cotangents=cotangents)
         results = self._compute(op, arrangement.case, is_again=True, drawn=drawn, around=noting_products).results
         with self._timed("compare"), plain_torch():
-            found = {
-                name: difference(
-                    name,
-                    (before.results[name], results[name]),
-                    CarriedRows(arrangement=arrangement, axes=own),
-                    Allowance(
-                        expected=expected, tolerance=tolerance_of(expected, before.results[name].dtype, op.slack)
-                    ),
-                )
-                for name, expected in compared.expected.items()
+            carried = {
+                name: CarriedRows.of(arrangement, own)
+                for name in compared.expected
                 if name in results and name in before.results and (own := _axes_of(before, name, arrangement, axes))
             }
+            pairs = {name: (before.results[name], results[name]) for name in carried}
+            allowances = {
+                name: Allowance(expected=expected, tolerance=tolerance_of(expected, pairs[name][0].dtype, op.slack))
+                for name, expected in compared.expected.items()
+                if name in carried
+            }
+            found = {name: difference(name, pairs[name], carried[name], allowances[name]) for name in carried}
+            seen = SeenRows(arrangement=arrangement, outputs=dict(axes.by_name), carried=carried)
+            self._observer.on_rows(seen, found)
         return RowComparison(found=found, products=tuple(products))
 
     def _results(self, op: Op, case: Case) -> tuple[Result, ...]:

@@ -6,13 +6,12 @@ from typing import Protocol
 
 import torch
 
+from harness.execution.row_trials import SeenRows
 from harness.execution.tolerance import Expected
 from harness.model.case import Case
 from harness.model.op import Op
-from harness.model.run import Ending, Raised, Unsupported
-
-Writer = tuple[str, str] | None
-"""The kernel and the argument through which a tensor was stored; None if no launch stored it."""
+from harness.model.row_check import RowDifference
+from harness.model.run import Ending, Raised, Unsupported, Writer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,6 +94,10 @@ class ExecutionObserver(Protocol):
         """
         ...
 
+    def on_rows(self, seen: SeenRows, differences: Mapping[str, RowDifference | None]) -> None:
+        """Called after a trial of a row check, with how each result that carries the rows differs."""
+        ...
+
 
 class NoObserver:
     """An observer that does nothing."""
@@ -106,4 +109,7 @@ class NoObserver:
         pass
 
     def on_expected(self, op: Op, results: Mapping[str, torch.Tensor], expected: Mapping[str, Expected]) -> None:
+        pass
+
+    def on_rows(self, seen: SeenRows, differences: Mapping[str, RowDifference | None]) -> None:
         pass

@@ -11,7 +11,7 @@ extent follows is theirs.  It keeps few rows, so it costs little.
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -292,26 +292,40 @@ class RowComparison:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CarriedRows:
-    """The rows of an arrangement in one result."""
+    """The kept rows of a trial in one result, by axis of the result."""
 
-    arrangement: Arrangement
-    axes: Axes
+    here: Mapping[int, torch.Tensor]
+    """Their indices in the case."""
+    there: Mapping[int, torch.Tensor]
+    """Their indices in the trial."""
 
-    @property
-    def positions(self) -> dict[int, torch.Tensor]:
-        """By axis, the indices of the kept rows in the case."""
-        taken, kept = self.arrangement.taken, self.arrangement.kept
-        return {axis: taken[dim][kept[dim]] for axis, dim in self.axes.items()}
+    @classmethod
+    def of(cls, arrangement: Arrangement, axes: Axes) -> Self:
+        """Return the rows of an arrangement in a result that carries dims at these axes."""
+        taken, kept = arrangement.taken, arrangement.kept
+        return cls(
+            here={axis: taken[dim][kept[dim]] for axis, dim in axes.items()},
+            there={axis: kept[dim] for axis, dim in axes.items()},
+        )
 
     def kept(self, before: torch.Tensor, after: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """Return the kept rows of a result, in the case and in the trial."""
-        there = {axis: self.arrangement.kept[dim] for axis, dim in self.axes.items()}
-        return _indexed(before.detach(), self.positions), _indexed(after.detach(), there)
+        return _indexed(before.detach(), self.here), _indexed(after.detach(), self.there)
 
     def index_in_case(self, index: Iterable[int]) -> tuple[int, ...]:
         """Return the index in a result of the case, for an index in its kept rows."""
-        positions = self.positions
-        return tuple(int(positions[axis][at]) if axis in positions else at for axis, at in enumerate(index))
+        return tuple(int(self.here[axis][at]) if axis in self.here else at for axis, at in enumerate(index))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SeenRows:
+    """A trial that was run, and where its rows are."""
+
+    arrangement: Arrangement
+    outputs: Mapping[str, Axes]
+    """As `OutputAxes.by_name`."""
+    carried: Mapping[str, CarriedRows]
+    """By result, the rows that were compared."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -353,7 +367,7 @@ def _ratio(
     """Return the difference in units of the tolerances of two right results, over the tensor or its worst tile."""
     before, after = (values.to(torch.float64).numpy() for values in kept)
     index: list[Array] = [np.arange(extent) for extent in result.shape]
-    for axis, position in rows.positions.items():
+    for axis, position in rows.here.items():
         index[axis] = position.numpy()
     with np.errstate(invalid="ignore"):
         apart: Array = np.where((before == after) | (np.isnan(before) & np.isnan(after)), 0.0, after - before)

@@ -495,6 +495,10 @@ class Role(StrEnum):
     GRADIENT = "gradient"
 
 
+Writer = tuple[str, str] | None
+"""The kernel and the argument through which a tensor was stored; None if no launch stored it."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measure:
     """An error in units of its tolerance (above 1 is wrong), with the element where it is largest."""
@@ -528,7 +532,7 @@ class Result:
     """The number of elements that are not checked: their definition is not finite, or beyond the type's range."""
     digest: str
     """The digest of the bytes; equal for results that are equal bit for bit."""
-    writer: tuple[str, str] | None = None
+    writer: Writer = None
     """The kernel and the argument through which it was stored last; None if torch made it."""
     sketch: tuple[float, ...] = ()
     """Seeded random projections, one for each block of elements, to compare runs without moving tensors."""
@@ -583,7 +587,7 @@ class NanResult:
     """The index of the first."""
     unwritten: int
     """How many of them nothing has stored since they were allocated."""
-    writer: tuple[str, str] | None
+    writer: Writer
     """As `Result.writer`."""
 
 

@@ -11,7 +11,7 @@ from harness.oracles.base import Evidence, SingleRunOracle
 from harness.oracles.endings import describe, unfinished
 from harness.oracles.float64_values import FAR
 from harness.oracles.memory_events import cell
-from harness.oracles.traits import Causality, Need, Traits
+from harness.oracles.traits import Causality, Need, Proof, Traits
 from harness.wording import counted
 
 NOT_RUN = "no row was computed again in other company"
@@ -36,6 +36,7 @@ class RowInvariance(SingleRunOracle):
         second_run=SecondRun.ROWS,
         not_requested=frozenset({NOT_RUN}),
         varies_with_undefined_lanes=True,
+        proof=Proof.OTHER_ROWS,
         more_than_launch="it shows only between two numbers or orders of rows",
     )
 

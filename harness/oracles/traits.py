@@ -60,6 +60,8 @@ class Proof(StrEnum):
     """Results beyond a tolerance from the truth, on any GPU."""
     COMPARED_RUNS = "compared runs"
     """Results that differ between runs beyond a tolerance; the harness makes the runs."""
+    OTHER_ROWS = "other rows"
+    """Rows with other bits in other company, on any GPU; the file makes both calls."""
     STRUCTURE = "structure"
     """The structure of results, on any GPU."""
     EXCEPTION = "exception"

@@ -3,7 +3,7 @@
 import importlib.util
 import threading
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -23,13 +23,16 @@ from harness.execution.execution_hooks import NO_LAUNCHES, ObservedLaunches
 from harness.execution.oversized_tensors import SparseMemory
 from harness.execution.poison import count_poison
 from harness.execution.result_forms import Tensors, form_of
+from harness.execution.row_trials import Allowance, MatrixProducts
 from harness.execution.tolerance import NO_ERROR, Expected, Tolerance, Truth, tolerance_of
 from harness.model.case import Case, Scale
 from harness.model.device import DeviceProfile
 from harness.model.op import Op
 from harness.model.paired_run import PairedRunRequest, Sketch
-from harness.model.run import FormMismatch, Measure, Result, ResultForm, Role
+from harness.model.row_check import RowCheck, RowDifference
+from harness.model.run import Completed, Ending, FormMismatch, Measure, Result, ResultForm, Role, Run
 from harness.patches import PATCHES
+from harness.repro_runtime.other_rows import OtherRows
 from harness.repro_runtime.request import FILE
 
 NOTHING_WRONG = Measure(ratio=0.0, index=(), got=0.0, expected=0.0)
@@ -49,6 +52,16 @@ class FileEngine(VirtualEngine):
         for name in ("backward", "grad"):
             on_thread = self._file_execution.on_backward_thread(getattr(torch.autograd, name))
             PATCHES.replace(torch.autograd, name, on_thread, why="it runs in its own thread", releases=RUN)
+
+    def run(self, op: Op, case: Case) -> Run:
+        """Run the file, and its call with other rows if it has one."""
+        run = super().run(op, case)
+        if self._file_execution.other_rows is None or not isinstance(run.ending, Completed):
+            return run
+        with self._state_for(case) as launches:
+            ending, rows = self._file_execution.run_other_rows(op, case)
+            ending = launches.ending(ending, self._chooser.failed)
+        return replace(run, rows=rows(ending))
 
     def _make_execution(
         self,
@@ -74,6 +87,27 @@ class FileExecution(CaseExecution):
         super().__init__(library_context, on_new_thread, launches=launches)
         self._scale = Scale.USUAL
         self._thread = threading.local()
+        self.other_rows: OtherRows | None = None
+        """What the latest file says of its call with other rows, if it has one."""
+        self._before: Tensors = {}
+        """The results of its first call."""
+
+    def run_other_rows(self, op: Op, case: Case) -> tuple[Ending, Callable[[Ending], RowCheck]]:
+        """Call the latest file with other rows; return how that ended, and the row check of a final ending."""
+        rows = self.other_rows
+        assert rows is not None, "the file has no such call"
+        products: dict[str, None] = {}
+
+        def work() -> tuple[RowDifference, ...]:
+            around = partial(MatrixProducts, products)
+            file, after = self._run_file(case, lambda file: file.run(other_rows=True), around)
+            with self._timed("compare"), plain_torch():
+                allowed: Mapping[str, tuple[float, float]] = getattr(file, "TOLERANCE", {})
+                allowances = {name: _allowance(self._before[name], None, allowed.get(name)) for name in rows.kept}
+                return rows.differences(self._before, after, allowances)
+
+        ending, differences = self._ended(op, work, ())
+        return ending, lambda final: rows.check(final, differences, tuple(products))
 
     def on_backward_thread(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """Wrap a function to run in autograd's thread, under the caller's dispatch modes."""
@@ -94,6 +128,7 @@ class FileExecution(CaseExecution):
     def _results(self, op: Op, case: Case) -> tuple[Result, ...]:
         del op
         file, results = self._run_file(case)
+        self.other_rows, self._before = OtherRows.of(file), results
         if case.scale is Scale.OVERSIZED:
             return ()
         with self._timed("reference"), plain_torch():
@@ -116,12 +151,17 @@ class FileExecution(CaseExecution):
         results = self._run_file(request.case)[1]
         return tuple(sketch(name, got, seed=request.case.seed) for name, got in results.items())
 
-    def _run_file(self, case: Case) -> tuple[ModuleType, Tensors]:
+    def _run_file(
+        self,
+        case: Case,
+        call: Callable[[ModuleType], Mapping[str, torch.Tensor | None] | None] = lambda file: file.run(),
+        around: Callable[[], AbstractContextManager[object]] = nullcontext,
+    ) -> tuple[ModuleType, Tensors]:
         self._scale = case.scale
 
         def run_file() -> tuple[ModuleType, Tensors]:
-            with SparseMemory() if case.scale is Scale.OVERSIZED else self._library_context():
-                returned: Mapping[str, torch.Tensor | None] = file.run() or {}
+            with SparseMemory() if case.scale is Scale.OVERSIZED else self._library_context(), around():
+                returned = call(file) or {}
                 return file, {name: value for name, value in returned.items() if value is not None}
 
         with self._timed("forward"):
@@ -167,11 +207,17 @@ def _fact(
     role = Role.GRADIENT if name.startswith("d:") else Role.OUTPUT
     if not got.is_floating_point():
         return _uncompared(name, got, role)
-    right = Truth.of((got if truth is None else truth).detach().to(torch.float64).numpy())
-    expected = Expected(role=role, truth=right, baseline=NO_ERROR, rounding=NO_ERROR, samples=1)
-    tolerance = tolerance_of(expected, got.dtype, 1.0) if allowed is None else _tolerance(right, *allowed)
-    fact = compare(name, got, expected, tolerance, Noted(sketch_seed=seed))
+    allowance = _allowance(got, truth, allowed)
+    fact = compare(name, got, allowance.expected, allowance.tolerance, Noted(sketch_seed=seed))
     return fact if truth is not None else replace(fact, nonfinite=int((~torch.isfinite(got)).sum()))
+
+
+def _allowance(got: torch.Tensor, truth: torch.Tensor | None, allowed: Iterable[float] | None) -> Allowance:
+    """Return what a result is near to, itself without a truth, and how near: `allowed` of the whole and of a row."""
+    right = Truth.of((got if truth is None else truth).detach().to(torch.float64).numpy())
+    expected = Expected(role=Role.OUTPUT, truth=right, baseline=NO_ERROR, rounding=NO_ERROR, samples=1)
+    tolerance = tolerance_of(expected, got.dtype, 1.0) if allowed is None else _tolerance(right, *allowed)
+    return Allowance(expected=expected, tolerance=tolerance)
 
 
 def _tolerance(truth: Truth, whole: float, row: float) -> Tolerance:

@@ -16,9 +16,11 @@ from harness.errors import MissingPart
 from harness.execution.execution import Execution
 from harness.execution.execution_hooks import ObservedLaunches
 from harness.execution.poison import FreshMemory
+from harness.execution.row_trials import SeenRows
 from harness.execution.tolerance import Expected
 from harness.model.case import Case, DType, GradMode, Layout, ValueDistribution
 from harness.model.op import Op
+from harness.model.row_check import RowDifference
 from harness.model.run import Completed, Ending, OutOfMemory, Raised, Refused, ResultForm, Role, Source, Unsupported
 from harness.suite import beside
 from tests.execution.ops_for_tests import COLUMNS, LAYER_NORM, RMS_NORM, ROWS, case, op, rms_norm_call
@@ -344,6 +346,9 @@ class Steps:
     def on_expected(self, op: Op, results: Mapping[str, torch.Tensor], expected: Mapping[str, Expected]) -> None:
         assert list(results) == list(expected)
         self.steps.append(("expected", op.name, *results))
+
+    def on_rows(self, seen: SeenRows, differences: Mapping[str, RowDifference | None]) -> None:
+        self.steps.append(("rows", seen.arrangement.change, *differences))
 
 
 def test_an_observer_follows_the_steps_of_a_case() -> None:

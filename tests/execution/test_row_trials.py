@@ -111,7 +111,7 @@ def test_every_change_keeps_the_values_of_its_rows(change: RowChange) -> None:
     before, after = make_inputs(declared, case)["x"], arrangement.inputs(declared, arrangement.case)["x"]
     assert before is not None
     assert after is not None
-    kept_before, kept_after = CarriedRows(arrangement=arrangement, axes={0: "T"}).kept(before, after)
+    kept_before, kept_after = CarriedRows.of(arrangement, {0: "T"}).kept(before, after)
     assert len(kept_before) == arrangement.rows > 0
     assert torch.equal(kept_before, kept_after)
     if change is not RowChange.PART:

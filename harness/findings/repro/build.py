@@ -160,7 +160,11 @@ class _Maker:
         """Return the entry-point form."""
         exact = self._subject.traits.proof in program_writer.TOLERANT
         call = self._record.defined if exact else self._record.plain
-        program = program_writer.entry(self._subject, call, self._truths(None), self._run.mismatches)
+        rows = self._record.rows if self._subject.traits.proof is Proof.OTHER_ROWS else None
+        if rows is not None:
+            call, program = rows.call, program_writer.entry_with_rows(self._subject, rows, dict(self._record.truths))
+        else:
+            program = program_writer.entry(self._subject, call, self._truths(None), self._run.mismatches)
         problems = [f"cannot be written as code: {', '.join(call.preamble.missing)}"] if call.preamble.missing else []
         if needs_other_case:
             problems.append("the failure needs another case to run first in the same process")

@@ -1,6 +1,6 @@
 """The op's call as code: inputs, forward, cotangents, backward.  Only child processes import this."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Self
 
@@ -18,9 +18,10 @@ from harness.execution.inputs import (
     seed_of,
 )
 from harness.execution.picked_configs import holders
+from harness.execution.row_trials import Axes, SeenRows
 from harness.execution.suite_arguments import arguments_for, results_asked_for
 from harness.findings.repro.code_layout import needed_imports
-from harness.findings.repro.pieces import CallRecord, Preamble
+from harness.findings.repro.pieces import CallRecord, Preamble, RowsRecord
 from harness.findings.repro.sources import Definitions
 from harness.findings.repro.tensors import GENERATOR, Writing, write
 from harness.model.case import Case, GradMode, ValueDistribution
@@ -28,7 +29,9 @@ from harness.model.input_spec import Draw, Tensor
 from harness.model.op import Op
 from harness.suite_files import MODULE_PREFIX
 
-TAKEN = frozenset({"device", "dtype", "exact", "nan", "inf", "reference", "run", "torch", "triton", "tl", "outputs"})
+TAKEN = frozenset(
+    {"device", "dtype", "exact", "other_rows", "nan", "inf", "reference", "run", "torch", "triton", "tl", "outputs"}
+)
 NUMBERS = {
     ValueDistribution.NORMAL: "{}",
     ValueDistribution.SHIFTED: f"({{}} + {SHIFT})",
@@ -68,8 +71,36 @@ class OpResults:
         )
 
 
-def call_record(op: Op, case: Case, seen: OpResults, *, defined: bool) -> CallRecord:
-    """Record the op's call; if `defined`, its reference too."""
+def rows_record(
+    op: Op, case: Case, seen: OpResults, rows: SeenRows | None, differing: Iterable[str]
+) -> RowsRecord | None:
+    """Record the op's call with the rows of the case, or with those of a trial; None without a trial."""
+    if rows is None:
+        return None
+    arrangement = rows.arrangement
+    return RowsRecord(
+        call=call_record(op, case, seen, defined=False, rows=rows),
+        change=repr(
+            {
+                "rows": arrangement.bounds[0] if arrangement.bounds else next(iter(arrangement.taken)),
+                "is_packed": arrangement.bounds is not None,
+                "change": str(arrangement.change),
+                "count": arrangement.rows,
+                "dims": arrangement.changed_dims,
+            }
+        ),
+        kept={
+            name: tuple(
+                (axis, tuple(here.tolist()), tuple(rows.carried[name].there[axis].tolist()))
+                for axis, here in rows.carried[name].here.items()
+            )
+            for name in differing
+        },
+    )
+
+
+def call_record(op: Op, case: Case, seen: OpResults, *, defined: bool, rows: SeenRows | None = None) -> CallRecord:
+    """Record the op's call; if `defined`, its reference too; with `rows`, the call with those of a trial too."""
     definitions = Definitions(lambda module: module.startswith(MODULE_PREFIX))
     called = "operation" if op.call.__name__ in TAKEN else ""
     name = definitions.add(op.call, called=called, undecorated=True)
@@ -86,7 +117,7 @@ def call_record(op: Op, case: Case, seen: OpResults, *, defined: bool) -> CallRe
     names = _Names({*op.inputs, *TAKEN, name})
     statements = [f"dtype = torch.float64 if exact else {case_type}"] if defined else []
     statements += _picking(op, case, definitions)
-    run = _Run(op=op, case=case, seen=seen, name=name, reference=reference, writing=writing, names=names)
+    run = _Run(op=op, case=case, seen=seen, name=name, reference=reference, writing=writing, names=names, rows=rows)
     before = list(statements)
     statements += run.statements()
     imports = {"import torch": None, **definitions.imports, **dict.fromkeys(needed_imports(statements))}
@@ -143,6 +174,8 @@ class _Run:
     """Of its reference; empty if that is not recorded."""
     writing: Writing
     names: _Names
+    rows: SeenRows | None = None
+    """A trial whose rows the call may have."""
     forward: list[str] = field(default_factory=list[str])
     """Filled by `statements`: the same without a backward pass."""
 
@@ -156,14 +189,15 @@ class _Run:
             if value.requires_grad:
                 _require_grad(variables[name], self.writing.lines)
         leaves = {name: variables[name] for name in self.op.wanted_gradients(self.case)}
-        input_lines = list(self.writing.lines)
+        input_lines = [*self.writing.lines, *self._other_rows(inputs, variables)]
         call = self._call(self.op.call, self.name, variables)
         if self.seen.outputs is None:
             return [*input_lines, *self._in_mode(_guessed(call, list(leaves.values())))]
         defined = self._call(self.op.reference, self.reference, variables) if self.reference else ""
         outputs = {output: self.names.new(output) for output in self.seen.outputs}
         returned = dict(outputs)
-        body = self._in_mode(_received(call, defined, outputs))
+        other = self._call_with_other_rows(variables)
+        body = self._in_mode(_received(call, defined, outputs, other=other))
         self.forward[:] = [*input_lines, *body, _return(returned)]
         if leaves and self.seen.differentiable:
             gradients = {f"d:{leaf_name}": self.names.new(f"d{leaf}") for leaf_name, leaf in leaves.items()}
@@ -179,12 +213,51 @@ class _Run:
             variable: _normal(self.case, f"grad:{output}", tuple(cotangents[output].shape))
             for output, variable in variables.items()
         }
+        arranged = list(self._other_cotangents(variables))
         began = len(self.writing.lines)
         write({variable: cotangents[output] for output, variable in variables.items()}, self.writing, texts)
         sources = _one_or_all([outputs[output] for output in variables])
         arguments = f"{sources}, {_one_or_all(leaves)}, {_one_or_all(list(variables.values()))}, allow_unused=True"
         target = f"({gradients[0]},)" if len(gradients) == 1 else ", ".join(gradients)
-        return [*self.writing.lines[began:], f"{target} = torch.autograd.grad({arguments})"]
+        return [*self.writing.lines[began:], *arranged, f"{target} = torch.autograd.grad({arguments})"]
+
+    def _other_rows(self, inputs: Mapping[str, torch.Tensor], variables: Mapping[str, str]) -> Iterator[str]:
+        """Yield statements that arrange the inputs as the trial has them."""
+        if self.rows is None:
+            return
+        yield "if other_rows:"
+        arrangement = self.rows.arrangement
+        for name, value in inputs.items():
+            variable = variables[name]
+            if arrangement.bounds is not None and name == arrangement.bounds[0]:
+                ends = arrangement.bounds[1].tolist()
+                yield f"    {variable} = torch.tensor({ends}, dtype={value.dtype}, device=device)"
+            elif axes := arrangement.axes_of_input(self.op, name, tuple(value.shape)):
+                indexed = self._arranged(f"{variable}.detach()", axes)
+                yield f"    {variable} = {indexed}{'.requires_grad_()' if value.requires_grad else ''}"
+
+    def _other_cotangents(self, variables: Mapping[str, str]) -> Iterator[str]:
+        """Yield statements that arrange the cotangents as the trial has them."""
+        if self.rows is None or not any(map(self.rows.outputs.get, variables)):
+            return
+        yield "if other_rows:"
+        for output, variable in variables.items():
+            if axes := self.rows.outputs.get(output):
+                yield f"    {variable} = {self._arranged(variable, axes)}"
+
+    def _arranged(self, variable: str, axes: Axes) -> str:
+        assert self.rows is not None, "called for a trial"
+        for axis, dim in axes.items():
+            index = self.rows.arrangement.taken[dim].tolist()
+            variable += f".index_select({axis}, torch.tensor({index}, device=device))"
+        return variable
+
+    def _call_with_other_rows(self, variables: Mapping[str, str]) -> str:
+        """Return the call with the rows of the trial, if its sizes are among the arguments; otherwise nothing."""
+        if self.rows is None:
+            return ""
+        case = self.rows.arrangement.case
+        return self._call(self.op.call, self.name, variables, self.op.settings(case))
 
     def _in_mode(self, statements: list[str]) -> list[str]:
         """Return the statements in the case's mode of autograd."""
@@ -194,9 +267,15 @@ class _Run:
             case GradMode.NO_GRAD:
                 return ["with torch.no_grad():", *(f"    {statement}" for statement in statements)]
 
-    def _call(self, function: Callable[..., Any], name: str, variables: Mapping[str, str]) -> str:
+    def _call(
+        self,
+        function: Callable[..., Any],
+        name: str,
+        variables: Mapping[str, str],
+        settings: Mapping[str, Any] | None = None,
+    ) -> str:
         inputs: dict[str, Any] = dict.fromkeys(self.op.inputs) | dict(variables)
-        settings = self.op.settings(self.case)
+        settings = settings or self.op.settings(self.case)
         returned = results_asked_for(function, self.seen.outputs or (), {*inputs, *settings})
         self.writing.missing.extend(f"the result {result}, which the definition takes" for result in returned)
         arguments = arguments_for(function, inputs | dict.fromkeys(returned), settings)
@@ -204,14 +283,16 @@ class _Run:
         return f"{name}({', '.join(texts)})"
 
 
-def _received(call: str, defined: str, outputs: Mapping[str, str]) -> list[str]:
-    """Return the call or the reference, with its outputs in variables."""
+def _received(call: str, defined: str, outputs: Mapping[str, str], *, other: str = "") -> list[str]:
+    """Return the call or the reference, with its outputs in variables; `other` is the call with other rows."""
     if not outputs:  # the op asserts by itself
         return [call]
     receiver = outputs["y"] if list(outputs) == ["y"] else "outputs"
     lines = [f"{receiver} = {call}"]
     if defined:
         lines = ["if exact:", f"    {receiver} = {defined}", "else:", f"    {receiver} = {call}"]
+    if other not in {"", call}:
+        lines = ["if other_rows:", f"    {receiver} = {other}", "else:", f"    {receiver} = {call}"]
     if receiver != "outputs":
         return lines
     places = ", ".join(f"outputs[{output.removeprefix('y')}]" for output in outputs)

@@ -32,6 +32,18 @@ class CallRecord:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RowsRecord:
+    """A trial of a row check of which a result differs."""
+
+    call: CallRecord
+    """The call, with the rows of the case or of the trial: `run(device, other_rows=True)`."""
+    change: str
+    """An expression: what the trial changes, as `harness.repro_runtime.other_rows` reads it."""
+    kept: Mapping[str, tuple[tuple[int, tuple[int, ...], tuple[int, ...]], ...]]
+    """By differing result, for each axis that carries rows: the axis, and the compared indices here and there."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LaunchRecord:
     """One launch of a kernel, as it reached the driver."""
 
@@ -70,6 +82,8 @@ class CasePieces:
     """With the reference: `run(device, exact=True)` computes it in float64."""
     launches: tuple[LaunchRecord, ...]
     truths: Mapping[str, TruthRecord] = field(default_factory=dict[str, TruthRecord])
+    rows: RowsRecord | None = None
+    """None if the rows were not checked, or have the same bits."""
 
 
 def record_path(scratch: Path, case: Case) -> Path:

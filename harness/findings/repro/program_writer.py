@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from harness import catalogue
 from harness.findings.repro.code_layout import COLUMNS, joined, laid_out, needed_imports
-from harness.findings.repro.pieces import CallRecord, LaunchRecord, Preamble, TruthRecord
+from harness.findings.repro.pieces import CallRecord, LaunchRecord, Preamble, RowsRecord, TruthRecord
 from harness.model.case import CallContext, Case, Environment, LaneFill, ProgramOrder, Scale
 from harness.model.run import FormMismatch, ResultForm
 from harness.model.verdict import Fail
@@ -111,6 +111,30 @@ def entry(
     )
 
 
+def entry_with_rows(subject: ReproducedFailure, rows: RowsRecord, truths: dict[str, TruthRecord]) -> ReproProgram:
+    """Return the program that calls the op with the rows of the case, and with those of a trial."""
+    call = rows.call
+    note = _config_note(subject)
+    run = _run('device="cuda", other_rows=False', call.statements, note)
+    kept = ", ".join(f'"{name}": {list(axes)}' for name, axes in rows.kept.items())
+    figures = {name: truths[name] for name in rows.kept if name in truths}
+    allowed = ", ".join(f'"{name}": ({truth.whole:.4g}, {truth.row:.4g})' for name, truth in figures.items())
+    constants = [
+        f"KEPT = {{{kept}}}  # by result: an axis, and the compared indices on it, in run() and with other rows",
+        f"OTHER_ROWS = {rows.change}".replace("'", '"'),
+        f"TOLERANCE = {{{allowed}}}  # largest root-mean-square error: of the result, of its worst row",
+    ]
+    begin, checked = _begin_and_end(subject, of_library=True)
+    alone = _ON_GPU.replace("@compare@", _OTHER_ROWS)
+    head = "import sys\n\nimport torch\n\n" + "\n".join(laid_out(constant) for constant in constants)
+    return ReproProgram(
+        docstring=_docstring(subject, f"{subject.case.op_name}{_of(subject)}", subject.libraries),
+        core=_core(call.preamble, [*call.preamble.blocks, run]),
+        main=f"{head}\n\n\n{alone}\n\n\n{begin}        sys.exit(on_gpu())\n{checked}\n",
+        environment=subject.case.environment,
+    )
+
+
 def kernel(
     subject: ReproducedFailure,
     launch: LaunchRecord,
@@ -185,7 +209,7 @@ def _of(subject: ReproducedFailure) -> str:
 
 def _docstring(subject: ReproducedFailure, what: str, libraries: tuple[str, ...]) -> str:
     needs = ["torch", "triton", *libraries]
-    if subject.traits.proof in RAISING | {Proof.TRUTH}:
+    if subject.traits.proof in RAISING | {Proof.TRUTH, Proof.OTHER_ROWS}:
         how = f"Needs {', '.join(needs)}, and a GPU or kernel-harness, which emulates one."
     else:
         how = f"Needs {', '.join(needs)} and kernel-harness, which checks each memory access."
@@ -279,6 +303,20 @@ _COMPARE = """    try:
         sizes = [error.square().mean().sqrt() / whole, *(one.square().mean().sqrt() / row for one in rows)]
         print(f"{name} is {float(max(sizes)):.3g} times the tolerance away from the float64 reference")
         status |= not all(size <= 1 for size in sizes)
+    return int(status)"""
+_OTHER_ROWS = """    try:
+        here, there, status = run(), run(other_rows=True), 0
+    except ImportError as error:
+        print(error)
+        return 125
+    for name, axes in KEPT.items():
+        first, second = here[name], there[name]
+        for axis, own, other in axes:
+            first = first.index_select(axis, torch.tensor(own, device=first.device))
+            second = second.index_select(axis, torch.tensor(other, device=second.device))
+        differ = (first != second) & ~(first.isnan() & second.isnan())
+        print(f"{name}: {int(differ.sum())} of {differ.numel()} elements differ with other rows")
+        status |= bool(differ.any())
     return int(status)"""
 _STRUCTURE = """    try:
         got, status = run(), 0

@@ -16,13 +16,15 @@ from harness.engines.virtual.launches import Launches
 from harness.execution.case_execution import LibraryContext
 from harness.execution.execution import Execution
 from harness.execution.execution_hooks import ObservedLaunches
+from harness.execution.row_trials import SeenRows
 from harness.execution.tolerance import Expected, sizes, tolerance_of
 from harness.findings.repro.launch_call import LaunchSnapshot, snapshot
-from harness.findings.repro.op_call import OpResults, call_record
+from harness.findings.repro.op_call import OpResults, call_record, rows_record
 from harness.findings.repro.pieces import CasePieces, TruthRecord, record_path
 from harness.findings.repro.tensors import Writing, write
 from harness.model.case import Case
 from harness.model.op import Op
+from harness.model.row_check import RowDifference
 from harness.model.run import Run
 
 MOST_LAUNCHES = 64
@@ -48,6 +50,7 @@ class RecordingEngine(VirtualEngine):
                 defined=call_record(op, case, recorder.outputs, defined=True),
                 launches=tuple(snapshot.completed(recorder.results) for snapshot in self._snapshots),
                 truths=recorder.truths,
+                rows=rows_record(op, case, recorder.outputs, recorder.rows, recorder.differing),
             )
         file = record_path(Path(os.environ[BUILDS_VARIABLE]).parent, case)
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -82,6 +85,10 @@ class CaseRecorder:
         self.outputs = OpResults()
         self.results: Mapping[str, torch.Tensor] = {}
         self.truths: dict[str, TruthRecord] = {}
+        self.rows: SeenRows | None = None
+        """The first trial of a row check of which a result differs."""
+        self.differing: tuple[str, ...] = ()
+        """The results that differ in it."""
 
     def on_begin(self, case: Case, *, is_again: bool) -> None:
         """Forget the previous case.  A second run of the same case keeps the record."""
@@ -89,13 +96,20 @@ class CaseRecorder:
         self.is_again = is_again
         if not is_again:
             self.outputs, self.results, self.truths = OpResults(), {}, {}
+            self.rows, self.differing = None, ()
 
     def on_outputs(self, outputs: Mapping[str, torch.Tensor]) -> None:
-        self.outputs = OpResults.of(outputs)
+        if not self.is_again:
+            self.outputs = OpResults.of(outputs)
 
     def on_expected(self, op: Op, results: Mapping[str, torch.Tensor], expected: Mapping[str, Expected]) -> None:
         self.results = results
         self.truths = {name: _truth(got, expected[name], op.slack) for name, got in results.items()}
+
+    def on_rows(self, seen: SeenRows, differences: Mapping[str, RowDifference | None]) -> None:
+        differing = tuple(name for name, difference in differences.items() if difference is not None)
+        if differing and self.rows is None:
+            self.rows, self.differing = seen, differing
 
 
 def _truth(got: torch.Tensor, expected: Expected, slack: float) -> TruthRecord:

@@ -363,3 +363,27 @@ def test_a_reproducer_has_host_code_pick_the_config_of_the_case(workplace: Path,
     text = text_of(make(recorded, (), (Form.ENTRY,), lambda _: None), Form.ENTRY)
     assert "launch.get_configs = lambda *args, **kwargs: {64: {'BLOCK': 32, 'STEPS': 2}}" in text
     assert run(text, tmp_path, TUNED_LIBRARY).status == 1
+
+
+ROWS_SPLIT = Recorded(
+    case=Case(
+        op=f"{PLANTED / 'split_by_rows'}.py:split_by_rows",
+        dims={"T": 14, "D": 66},
+        dtype=DType.FP32,
+        device=H200,
+    ),
+    signature=Signature(oracle="row-invariance", severity=Severity.WARNING, op="", kernel="sums_kernel", place="y"),
+)
+
+
+def test_rows_in_other_company_are_computed_and_compared_by_the_file(workplace: Path, tmp_path: Path) -> None:
+    del workplace
+    made = make(ROWS_SPLIT, (), BOTH, lambda _: None)
+    assert made.missing == ("no kernel-level file: it shows only between two numbers or orders of rows",)
+    (file,) = made.files
+    assert file.problem == "", file.text
+    shown = run(file.text, tmp_path)
+    assert shown.status == 1, shown.output
+    assert "row-invariance: only rounding differs in y[" in shown.output
+    fixed = run(file.text.replace("else 4", "else 1"), tmp_path)
+    assert fixed.status == 0, fixed.output

@@ -7,9 +7,8 @@ bit.  Three things are not exact and therefore not judged: comparisons of number
 import re
 from collections.abc import Mapping, Sequence
 
-from harness.execution.execution_hooks import Writer
 from harness.model.paired_run import launch_of
-from harness.model.run import Launch
+from harness.model.run import Launch, Writer
 from harness.model.triton_sanitizer_report import Differing, Exact
 
 INEXACT = re.compile(
