@@ -16,7 +16,7 @@ from harness.engines.ptx.wave_runner import PreparedKernel
 from harness.errors import CannotExecute
 
 PAGE = Path(__file__).parent.parent / "docs" / "reference" / "ptx.md"
-BEGIN, END = "<!-- begin: opcodes -->", "<!-- end: opcodes -->"
+BEGIN, END = "<!-- opcodes -->", "<!-- end of opcodes -->"
 _SHAPE = re.compile(r"\bm(\d+)n\d+k(\d+)\b")
 _ROW = re.compile(r"^\| `(\w+)` \| (.*) \|$", re.MULTILINE)
 

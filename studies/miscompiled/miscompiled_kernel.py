@@ -52,13 +52,18 @@ def expected(case: Any, release: str) -> bool:
     return Version(first) <= Version(release) <= Version(last)
 
 
+def _allocated(size: int, alignment: int, stream: int | None) -> torch.Tensor:
+    del alignment, stream
+    return torch.empty(size, dtype=torch.int8)
+
+
 def run(case: Any) -> Shown:
     """Run a kernel in this process, on the PTX machine."""
     os.environ.setdefault("TRITON_CACHE_DIR", tempfile.mkdtemp())
     engine = PtxEngine()
     engine.prepare()
     engine.emulate(catalogue.find(DEVICES[case.CAPABILITIES[0]]))
-    triton.set_allocator(lambda size, *_: torch.empty(size, dtype=torch.int8))
+    triton.set_allocator(_allocated)
     values: Any = None
     try:
         values = case.launch(*case.arguments())

@@ -2,7 +2,7 @@
 
 import os
 import runpy
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -105,7 +105,7 @@ def session() -> Iterator[Session]:
 
 
 @contextmanager
-def on_its_engine(session: Session, bug: Planted, file: Path) -> Iterator[Session]:
+def on_its_engine(session: Session, bug: Planted, file: Path) -> Generator[Session]:
     """Yield the session of all files, or one of its own for a bug that another engine shows."""
     if bug.engine is VIRTUAL:
         yield session

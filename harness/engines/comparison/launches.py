@@ -41,6 +41,7 @@ class OtherMachine(Protocol):
         Raises:
             CannotRepeat: the machine cannot execute the launch.
         """
+        ...
 
 
 class LaunchComparison:

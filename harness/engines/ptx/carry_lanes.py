@@ -39,7 +39,8 @@ def carry_effect(instruction: PtxInstruction, rows: RegisterRows) -> Effect:
             carry = (values[0] < values[1]) | (result < carried)
             result = result - carried
         else:
-            first, addend = (_product(*values[:2], is_high, signed), values[2]) if operation == "mad" else values
+            addend = values[-1]
+            first = _product(values[0], values[1], is_high, signed) if operation == "mad" else values[0]
             partial = first + addend
             result = partial + carried
             carry = (partial < first) | (result < partial)

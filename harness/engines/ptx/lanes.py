@@ -153,11 +153,12 @@ def _multiply(instruction: PtxInstruction, rows: RegisterRows) -> Effect:
     part = next((word for word in ("lo", "hi", "wide") if word in words), "lo")
     out = 2 * bits if part == "wide" else bits
     dtype = DTYPES[kind]
-    reads = [rows.reader(operand, dtype) for operand in instruction.operands[1:3]]
-    addend = rows.reader(instruction.operands[3], DTYPES[f"{kind[0]}{out}"]) if len(instruction.operands) > 3 else None
+    destination, *sources = instruction.operands
+    reads = [rows.reader(operand, dtype) for operand in sources[:2]]
+    addend = rows.reader(sources[2], DTYPES[f"{kind[0]}{out}"]) if sources[2:] else None
     if addend is not None and "sat" in words:
         raise CannotExecute(f"the PTX instruction {instruction.opcode}")
-    write, wide = rows.writer(instruction.operands[0]), DTYPES[f"{kind[0]}{min(64, 2 * bits)}"]
+    write, wide = rows.writer(destination), DTYPES[f"{kind[0]}{min(64, 2 * bits)}"]
     shift = np.dtype(wide).type(bits) if bits < 64 else None
 
     def effect(wave: Wave) -> None:
@@ -789,10 +790,10 @@ def _convert(instruction: PtxInstruction, rows: RegisterRows) -> Effect:
     """`cvt` between scalar types; packed and narrow ones go through `_general`."""
     target, source = instruction.words[-2:]
     words = set(instruction.words)
-    if len(instruction.operands) > 2 or target not in DTYPES or source not in DTYPES:
+    destination, origin, *more = instruction.operands
+    if more or target not in DTYPES or source not in DTYPES:
         return _converted(instruction, rows)
     to, of = DTYPES[target], DTYPES[source]
-    destination, origin = instruction.operands[:2]
     read, write = rows.reader(origin, of), rows.writer(destination)
     if source[0] != "f" and target[0] != "f":
         if "sat" in words:

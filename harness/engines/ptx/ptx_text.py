@@ -172,7 +172,7 @@ class _Reader:
 
     # --- statements ---
 
-    def _body(self, body: str, renamed: Mapping[str, Operand], depth: int, returns_to: str = "") -> None:
+    def _body(self, body: str, renamed: Mapping[str, "_Slots"], depth: int, returns_to: str = "") -> None:
         """Read a function's statements.
 
         Args:
@@ -397,7 +397,7 @@ class _Reader:
 class _Calls:
     """What an inlined function's parameters are, and the parameters of calls that its body prepares."""
 
-    parameters: Mapping[str, Operand]
+    parameters: Mapping[str, "_Slots"]
     depth: int
     returns_to: str
     _declared: dict[str, dict[int, Register]] = field(default_factory=dict[str, "dict[int, Register]"])
@@ -411,7 +411,7 @@ class _Calls:
     def symbol(self, name: str) -> Operand | None:
         return Symbol(name) if name in self._declared or name in self.parameters else None
 
-    def renamed(self, function: _Function, passed: list[str], taken: list[str]) -> Mapping[str, Operand]:
+    def renamed(self, function: _Function, passed: list[str], taken: list[str]) -> Mapping[str, "_Slots"]:
         """Return what each parameter of a function stands for in this call."""
         names = [parameter.name for parameter in _parameters(function.parameters)]
         results = [parameter.name for parameter in _parameters(function.returns)]
@@ -432,7 +432,7 @@ class _Calls:
         slots = self._declared.get(address.base.name)
         if slots is None:
             inner = self.parameters.get(address.base.name)
-            if not isinstance(inner, _Slots):
+            if inner is None:
                 return ()
             slots, make = inner.registers, inner.make
         else:

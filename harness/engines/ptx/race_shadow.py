@@ -132,7 +132,7 @@ class RaceShadow(SharedShadow):
         order = np.arange(len(cells), dtype=np.int32)
         self._last[cells] = order
         winner = self._last[cells]
-        racing: Array = agents[winner] != agents
+        racing: Array = np.not_equal(agents[winner], agents)
         if values is not None:
             racing &= values[winner] != values
         if racing.any():
@@ -144,7 +144,7 @@ class RaceShadow(SharedShadow):
         """Check that the CTA whose memory is used has not ended."""
         if self._shape.cluster == 1 or not self._has_ended.any():
             return
-        gone = self._has_ended[places // self._shared.stride]
+        gone: Array = np.take(self._has_ended, places // self._shared.stride)
         if gone.any():
             first = int(np.flatnonzero(gone)[0])
             cell = int(places[first]) // self._cell
