@@ -17,7 +17,14 @@ from harness.engines.torch.outside_memory import AllocationWatch
 from harness.engines.torch.torch_seam import plain_torch
 from harness.errors import CannotExecute
 from harness.execution.captured_calls import CapturedCall, RepeatableCall, replay_captured
-from harness.execution.case_execution import CaseExecution, LibraryContext, autograd_mode, calling_line, source_of
+from harness.execution.case_execution import (
+    CaseExecution,
+    LibraryContext,
+    autograd_mode,
+    calling_line,
+    ending_by_text,
+    source_of,
+)
 from harness.execution.compare import Noted, compare, digests, nan_result, sketch
 from harness.execution.definition import Undefined, arrays, gradients, reference, with_zeros
 from harness.execution.definition_memory import DefinitionMemory
@@ -280,7 +287,7 @@ class Execution(CaseExecution):
 
         results = self._compute(op, case, is_again=True, around=followed).results
         with self._timed("reference"), plain_torch():
-            moved = _moved_definitions(compared.computed)
+            moved = _moved_definitions(compared.computed, compared.defined)
             eager = arrays(compared.defined.eager())
         with self._timed("compare"), plain_torch():
             values = {
@@ -474,8 +481,7 @@ class Execution(CaseExecution):
             with Jitter(unit, seed, products=products, spacing=spacing, terms=sampling.moves_terms) as jitter:
                 jitter.partial = partial
                 jitter.records_largest = not sample and (case.dtype is DType.FP16 or case.values in FAR_FROM_ONE)
-                moved = reference(op, case, computed.inputs, computed.cotangents, torch.float64)
-            rounded.append(arrays(moved))
+                rounded.append(_moved(computed, defined))
             may_overflow |= jitter.largest * HEADROOM > limits.max
         eager = arrays(defined.eager()) if sampling.has_baseline else None
         neighbours = defined.neighbours() if _has_other_integers(computed, defined) else {}
@@ -661,13 +667,25 @@ def _all_of(*masks: Array | None) -> Array | None:
     return np.logical_and.reduce(held) if held else None
 
 
-def _moved_definitions(computed: _Computed) -> list[Mapping[str, Array]]:
+def _moved(computed: _Computed, defined: _Defined) -> Mapping[str, Array]:
+    """Return the results of the definition under random rounding, or its own if rounding moves it out of its domain.
+
+    An index that follows from a number, as the place of a quantile, may be moved beyond the last one.
+    """
+    try:
+        return arrays(reference(computed.op, computed.case, computed.inputs, computed.cotangents, torch.float64))
+    except (IndexError, RuntimeError) as error:
+        if ending_by_text(error) is not None:
+            raise
+        return {name: truth.values for name, truth in defined.truth.items()}
+
+
+def _moved_definitions(computed: _Computed, defined: _Defined) -> list[Mapping[str, Array]]:
     """Return the results of the definition with every intermediate moved at random, several times."""
     moved: list[Mapping[str, Array]] = []
     for sample in range(SAMPLES):
         with Jitter(STEP, JITTER_SEEDS * computed.case.seed + sample, spacing=SPACING):
-            results = reference(computed.op, computed.case, computed.inputs, computed.cotangents, torch.float64)
-            moved.append(arrays(results))
+            moved.append(_moved(computed, defined))
     return moved
 
 

@@ -660,6 +660,17 @@ def test_a_sum_of_cancelling_terms_may_be_off_by_partial_roundings() -> None:
     assert all(ratio(seed) < 1 < ratio(seed, error=1e-3) for seed in range(20))
 
 
+def test_a_definition_that_rounding_moves_out_of_its_domain_counts_unmoved() -> None:
+    def largest(x: torch.Tensor) -> torch.Tensor:
+        values = x.detach().flatten().sort().values
+        place = (torch.ones((), dtype=x.dtype) * (len(values) - 1)).ceil().long()
+        return values[place][None]
+
+    definition = op(lambda x: largest(x) * (1 + 2.0**-23), largest, {"x": ROWS})
+    ending, (result,) = Execution(nullcontext).run(definition, case(seed=3))
+    assert (ending, result.is_right) == (Completed(), True)
+
+
 @pytest.mark.parametrize(("dtype", "explained"), [(DType.FP16, True), (DType.BF16, False)])
 def test_infinity_is_right_if_an_intermediate_may_overflow_float16(dtype: DType, *, explained: bool) -> None:
     def multiply_first(x: torch.Tensor) -> torch.Tensor:
