@@ -54,10 +54,12 @@ def suites() -> dict[str, tuple[str, int, str]]:
     return found
 
 
-def further() -> dict[str, tuple[str, str, int]]:
-    """Return the oracle, the suite and the number of cases of each further example, by its name on the page."""
+def further() -> dict[str, tuple[str, str, int, str]]:
+    """Return oracle, suite, number of cases and engine of each further example, by its name on the page."""
     stated = {suite: _constants(PLANTED / f"{suite}.py") for suite in FURTHER}
-    return {suite: (str(each["ORACLE"]), suite, int(each.get("CASES", 24))) for suite, each in stated.items()}
+    return {
+        suite: (str(each["ORACLE"]), suite, int(each.get("CASES", 24)), "virtual") for suite, each in stated.items()
+    }
 
 
 def _constants(path: Path) -> dict[str, str | int]:

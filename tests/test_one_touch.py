@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from harness.model.engine_traits import COMPILE_AHEAD, CUDA, ENGINES
+from harness.model.engine_traits import COMPILE_AHEAD, CUDA, ENGINES, PTX
 from harness.oracles import registry
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -22,8 +22,11 @@ OTHER_MEANINGS = {
     ("reports/sarif.py", "precision"): "a property of SARIF's rules",
 }
 """Strings that equal an oracle's name by chance."""
-DEVICE_TYPE = CUDA.name
-"""The name of an engine and torch's word for devices.  It counts where an engine has it or is compared with it."""
+AMBIGUOUS = frozenset({CUDA.name, PTX.name})
+"""Names of engines that also mean a kind of devices and a stage of the compiler.
+
+They count where an engine has them or is compared with them.
+"""
 PAGE = ROOT / "docs" / "how-to" / "add-an-oracle.md"
 PROGRAM = """
 import json, sys
@@ -124,5 +127,5 @@ def _engine_names(tree: ast.AST, names: set[str]) -> Iterator[ast.Constant]:
         for part in ast.walk(node)
     }
     for node in _strings(tree):
-        if node.value in names and (node.value != DEVICE_TYPE or id(node) in about):
+        if node.value in names and (node.value not in AMBIGUOUS or id(node) in about):
             yield node

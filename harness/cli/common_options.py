@@ -105,12 +105,14 @@ def plan_of(
 
 def add_engine(parser: Parser) -> None:
     """`--engine` and `--time-limit`."""
-    places = ", ".join(f"{engine} ({engine.place})" if engine.place else engine.name for engine in ENGINES)
+    single = [engine for engine in ENGINES if not engine.compares]
+    places = ", ".join(f"{engine} ({engine.place})" if engine.place else engine.name for engine in single)
+    pairs = " ".join(str(engine) for engine in ENGINES if engine.compares)
     parser.add_argument(
         "--engine",
         default=VIRTUAL.name,
         metavar="NAME",
-        help=f"where cases run: {places}, or module:factory of another engine (default: %(default)s)",
+        help=f"where cases run: {places}, two compared ({pairs}) or module:factory (default: %(default)s)",
     )
     add_time_limit(parser)
 

@@ -16,6 +16,7 @@ from harness.reports.matrix_text import short_config
 from harness.wording import counted
 
 NAME_WIDTH = 38
+COMPLETED = "the case completes"
 LINE_WIDTH = 76
 MOST_LINES = 12
 """Lines of one section; the JSON file has all."""
@@ -86,7 +87,7 @@ def answer(report: UpgradeReport, fail_on: Sequence[UpgradeVerdict]) -> str:
         f"{LABELS[verdict]}: {counted(number, 'kernel')}" for verdict in fail_on if (number := report.count(verdict))
     ]
     if ended := len(report.worse_endings):
-        against.append(f"completes no more: {counted(ended, 'case')}")
+        against.append(f"no longer completed: {counted(ended, 'case')}")
     if lost := len(report.worse_suites):
         against.append(f"loads no more: {counted(lost, 'suite')}")
     left_out = report.count(UpgradeVerdict.NOT_COMPARED)
@@ -183,8 +184,8 @@ def _endings(report: UpgradeReport) -> Iterator[str]:
     for (old, new), count in endings.most_common():
         first = next(ending.case for ending in report.endings if (ending.old, ending.new) == (old, new))
         yield f"{counted(count, 'case')}, such as {_cut(first, LINE_WIDTH)}"
-        yield f"  old: {_cut(old or 'completes', LINE_WIDTH)}"
-        yield f"  new: {_cut(new or 'completes', LINE_WIDTH)}"
+        yield f"  old: {_cut(old or COMPLETED, LINE_WIDTH)}"
+        yield f"  new: {_cut(new or COMPLETED, LINE_WIDTH)}"
 
 
 def distance_text(difference: Difference) -> str:

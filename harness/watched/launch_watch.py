@@ -66,7 +66,7 @@ MEMORY_SHARE = 0.8
 """The share of the machine's free memory that one launch may take.  Beyond it, the launch raises MemoryError."""
 LEAST_MEMORY_SHARE = 0.25
 """The share beside other workers of pytest-xdist.  Seldom do several of them run their largest launch at once."""
-ENGINES: Mapping[str, type[VirtualEngine]] = {engine.traits.name: engine for engine in (VirtualEngine, PtxEngine)}
+ENGINES: Mapping[str, type[VirtualEngine]] = {made.traits.name: made for made in (VirtualEngine, PtxEngine)}
 """What may execute the launches of a command."""
 NO_MEASURE = Measure(ratio=0.0, index=(), got=0.0, expected=0.0)
 

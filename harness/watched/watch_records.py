@@ -16,6 +16,7 @@ from harness.errors import ReplayError
 from harness.model.case import DType
 from harness.model.compute_sanitizer_report import Tool
 from harness.model.device import DeviceProfile
+from harness.model.engine_traits import VIRTUAL
 from harness.model.run import Launch, Source
 from harness.model.verdict import Fail
 from harness.oracles import registry
@@ -54,7 +55,7 @@ class WatchPlan:
     """The names of the oracles that judge each launch."""
     scratch: str
     """The folder of Triton's cache and of native code."""
-    engine: str = "virtual"
+    engine: str = VIRTUAL.name
     """What executes the launches, if no hardware does."""
     libraries: tuple[str, ...] = ()
     """Folders of the libraries under test: lines there are not the caller's own."""

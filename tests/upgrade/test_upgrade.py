@@ -87,7 +87,7 @@ def test_a_case_that_completes_no_more_stands_against_the_upgrade(project: Proje
 def test_the_answer_is_the_last_line(project: Project) -> None:
     out = (project.folder / "out.txt").read_text(encoding="utf-8")
     assert out.splitlines()[-1] == (
-        "triton 3.8.0 cannot replace 3.6.0 here: removed API: 1 kernel, completes no more: 2 cases"
+        "triton 3.8.0 cannot replace 3.6.0 here: removed API: 1 kernel, no longer completed: 2 cases"
     )
 
 

@@ -6,7 +6,7 @@ from html import escape
 from harness.documents.upgrade_report import KernelUpgrade, UpgradeReport, UpgradeVerdict
 from harness.reports.html.matrix_page import STYLE
 from harness.reports.upgrade_markdown import reason
-from harness.reports.upgrade_text import LABELS, answer, difference_text, failure_text, growth_text
+from harness.reports.upgrade_text import COMPLETED, LABELS, answer, difference_text, failure_text, growth_text
 from harness.wording import counted
 
 HUES = {
@@ -52,7 +52,7 @@ def _body(report: UpgradeReport) -> Iterator[str]:
         yield "<h2>Cases that end otherwise</h2><table><thead>"
         yield f"{_row('th', ('case', report.old, report.new))}</thead><tbody>"
         for ending in report.endings:
-            yield _row("td", (ending.case, ending.old or "completes", ending.new or "completes"))
+            yield _row("td", (ending.case, ending.old or COMPLETED, ending.new or COMPLETED))
         yield "</tbody></table>"
 
 
