@@ -64,7 +64,6 @@ VIRTUAL = EngineTraits(
 PTX = EngineTraits(
     name="ptx",
     factory="harness.engines.ptx.engine:PtxEngine",
-    place="the compiled code",
     has_provenance=True,
     has_shared_memory=True,
     runs_commands=True,
