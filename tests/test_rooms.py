@@ -53,6 +53,7 @@ ROOMS = (
 
 SUB_ROOMS = {
     "engines.virtual": ("numbers", "memory", "synchronisation", "operations", "native"),
+    "engines.ptx": ("native",),
     "engines.cuda": ("memory", "gpus", "sanitizers"),
     "engines.torch": ("inductor",),
     "workers": ("supervision", "zygote", "fork_servers", "sanitized"),

@@ -16,7 +16,7 @@ from harness.errors import CannotExecute
 
 
 @dataclass(frozen=True, slots=True)
-class _Copy:
+class Copy:
     """One `cp.async`: bytes on their way to shared memory."""
 
     wave: Wave
@@ -110,7 +110,7 @@ def _copy(instruction: PtxInstruction, rows: RegisterRows) -> Effect:
         places, outside = wave.memories.shared.offsets(to, wave.cta[active], length)
         if outside is not None:
             raise CannotExecute(f"{instruction.opcode} outside shared memory")
-        copy = _Copy(wave, instruction, active, places, content, wave.asynchronous.shadow.snapshot())
+        copy = Copy(wave, instruction, active, places, content, wave.asynchronous.shadow.snapshot())
         wave.asynchronous.copies.issue(wave.mask_of_active(), copy)
 
     return effect

@@ -21,7 +21,7 @@ class PtxLaunches(Launches):
 
     def __init__(self, **parts: Any) -> None:
         super().__init__(**parts)
-        self.builds = PtxBuilds(self.settings.builds)
+        self.builds = PtxBuilds(self.settings.builds, self.settings.executor)
 
     def _executor(
         self, compiled: CompiledTtir, request: LaunchRequest, resident: ResidentLaunch, events: EventCollector

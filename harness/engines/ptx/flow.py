@@ -144,6 +144,8 @@ class RegisterFile:
 
     row: Mapping[Register, int]
     rows: Mapping[int, int]
+    last: Mapping[Register, int]
+    """The last instruction at which each register may be live."""
 
 
 def register_file(kernel: PtxKernel) -> RegisterFile:
@@ -168,7 +170,7 @@ def register_file(kernel: PtxKernel) -> RegisterFile:
             row[register] = rows.get(register.bits, 0)
             rows[register.bits] = row[register] + 1
         busy.append((last, register))
-    return RegisterFile(row, rows)
+    return RegisterFile(row, rows, {register: last for register, (_, last) in intervals.items()})
 
 
 def _intervals(kernel: PtxKernel) -> Mapping[Register, tuple[int, int]]:

@@ -78,6 +78,8 @@ class GlobalMemory:
         self.find: Callable[[int], bool] = lambda address: False  # noqa: ARG005 - the default finds nothing
         """Adds the region that holds an address of this process; returns False if there is none."""
         self._bases = np.zeros(0, np.int64)
+        self.kept: dict[object, object] = {}
+        """What an executor of instructions keeps for the launch."""
 
     def add(self, name: str, content: Array, number: int = -1, address: int = 0) -> MemoryRegion:
         """Add a region; `address` only for memory whose own address the kernel may hold."""

@@ -8,11 +8,13 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from harness.engines.ptx.native.native_runs import NativePolicy
 from harness.engines.ptx.ptx_kernel import PtxKernel
 from harness.engines.ptx.ptx_text import parse
-from harness.engines.ptx.wave_runner import PreparedKernel
+from harness.engines.ptx.wave_runner import INTERPRETED, PreparedKernel
 from harness.engines.triton.later_stages import EXECUTABLE
 from harness.engines.triton.stage_process import compiled_text
+from harness.engines.virtual.native.native_code import ExecutorMode
 from harness.errors import CannotExecute
 
 SUFFIX = ".ptx"
@@ -32,9 +34,11 @@ class PtxBuild:
     """The CTAs of a cluster, which execute one program together."""
     tensor_maps: Sequence[Mapping[str, Any]]
     """What Triton knows of each descriptor argument made by host code."""
+    policy: NativePolicy = INTERPRETED
+    """Which instructions become native code."""
 
     @classmethod
-    def of(cls, content: str) -> "PtxBuild":
+    def of(cls, content: str, policy: NativePolicy = INTERPRETED) -> "PtxBuild":
         """Read what `compile_to_executable` returns."""
         facts = json.loads(content)
         return cls(
@@ -43,6 +47,7 @@ class PtxBuild:
             scratch_bytes=int(facts["global_scratch_size"] or 0),
             num_ctas=int(facts["num_ctas"] or 1),
             tensor_maps=facts["tensordesc_meta"] or (),
+            policy=policy,
         )
 
     @cached_property
@@ -61,15 +66,16 @@ class PtxBuild:
         Raises:
             CannotExecuteAt: an instruction is not known.
         """
-        return PreparedKernel(self.kernel)
+        return PreparedKernel(self.kernel, self.policy)
 
 
 class PtxBuilds:
     """Compiles kernels to PTX."""
 
-    def __init__(self, folder: Path | None) -> None:
-        """`folder` keeps what is compiled; None to keep nothing."""
+    def __init__(self, folder: Path | None, mode: ExecutorMode) -> None:
+        """`folder` keeps what is compiled, None to keep nothing; `mode` decides whether native code is made."""
         self._folder = folder
+        self._policy = NativePolicy(mode, folder)
         self._known: dict[str, PtxBuild] = {}
         self.seconds = 0.0
         """The seconds that compiling took so far."""
@@ -88,7 +94,7 @@ class PtxBuilds:
 
     def _read(self, digest: str) -> PtxBuild | None:
         path = None if self._folder is None else self._folder / f"{digest}{SUFFIX}"
-        return PtxBuild.of(path.read_text()) if path is not None and path.exists() else None
+        return PtxBuild.of(path.read_text(), self._policy) if path is not None and path.exists() else None
 
     def _compile(self, digest: str, ttir: str, arch: int, options: Mapping[str, Any]) -> PtxBuild:
         given = {name: value for name, value in options.items() if value is not None}
@@ -101,4 +107,4 @@ class PtxBuilds:
             draft = self._folder / f"{digest}.{time.monotonic_ns()}"
             draft.write_text(content)
             draft.rename(self._folder / f"{digest}{SUFFIX}")
-        return PtxBuild.of(content)
+        return PtxBuild.of(content, self._policy)

@@ -36,7 +36,7 @@ class PtxMachine:
     def __init__(self, launches: Launches) -> None:
         self._launches = launches
         self.arch = launches.device.arch
-        self._builds = PtxBuilds(launches.settings.builds)
+        self._builds = PtxBuilds(launches.settings.builds, launches.settings.executor)
 
     def repeat(
         self, request: LaunchRequest, before: Mapping[int, bytes], plainer: Plainer | None

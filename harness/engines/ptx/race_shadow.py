@@ -7,6 +7,7 @@ the copy's mbarrier.
 """
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -33,13 +34,29 @@ def cell_bytes_of(kernel: PtxKernel) -> int:
     return min(sizes, default=4)
 
 
+@dataclass(frozen=True, slots=True)
+class ShadowTables:
+    """What a shadow knows: by cell, and as `clock` by cluster, agent and agent."""
+
+    writer: Array
+    """The agent of the last store, as int16; -1 for none."""
+    written_at: Array
+    written_by: Array
+    """The number of the instruction of the last store."""
+    is_async: Array
+    read_at: Array
+    """By agent and cell, its clock at its last load."""
+    read_by: Array
+    clock: Array
+
+
 class RaceShadow(SharedShadow):
     """Finds races between warps, reads of memory that nothing has written, and missing proxy fences."""
 
     def __init__(self, shared: SharedMemory, shape: LaunchShape, ctas: Array, flaws: Flaws, cell_bytes: int) -> None:
         """`ctas` are the linear ids of the wave's CTAs."""
         self._shared, self._shape, self._ctas, self._flaws = shared, shape, ctas, flaws
-        self._cell = cell_bytes
+        self.cell_bytes = cell_bytes
         self._warps = shape.threads // WARP
         each = self._warps + 1
         self._agents = each * shape.cluster
@@ -63,6 +80,19 @@ class RaceShadow(SharedShadow):
         self._arriving: dict[BarrierKey, Array] = {}
         self._complete: dict[BarrierKey, Array] = {}
 
+    @property
+    def tables(self) -> ShadowTables:
+        """The arrays that native code checks and updates."""
+        return ShadowTables(
+            self._writer,
+            self._written_at,
+            self._written_by,
+            self._is_async,
+            self._read_at,
+            self._read_by,
+            self._clock,
+        )
+
     # --- threads as agents ---
 
     def _agents_of(self, threads: Array) -> tuple[Array, Array]:
@@ -81,7 +111,8 @@ class RaceShadow(SharedShadow):
         clusters, agents = self._agents_of(first)
         return zip(clusters.tolist(), agents.tolist(), strict=True)
 
-    def _number(self, instruction: PtxInstruction) -> int:
+    def number_of(self, instruction: PtxInstruction) -> int:
+        """Return the number that stands for an instruction in the tables."""
         known = self._numbers.get(id(instruction))
         if known is None:
             known = self._numbers[id(instruction)] = len(self._instructions)
@@ -90,8 +121,8 @@ class RaceShadow(SharedShadow):
 
     def _cells(self, places: Array, size_bytes: int) -> tuple[Array, int]:
         """Return the cells of accesses, as rows."""
-        count = max(1, size_bytes // self._cell)
-        return (places // self._cell)[:, None] + np.arange(count), count
+        count = max(1, size_bytes // self.cell_bytes)
+        return (places // self.cell_bytes)[:, None] + np.arange(count), count
 
     # --- accesses ---
 
@@ -103,7 +134,7 @@ class RaceShadow(SharedShadow):
         self._check_lives(instruction, threads, places)
         self._check_writes(instruction, np.repeat(threads, count), flat, self._clock[cluster, agent])
         self._read_at[agent, flat] = self._clock[cluster, agent, agent]
-        self._read_by[flat] = self._number(instruction)
+        self._read_by[flat] = self.number_of(instruction)
 
     def stored(
         self, instruction: PtxInstruction, threads: Array, places: Array, size_bytes: int, values: Array | None = None
@@ -116,7 +147,7 @@ class RaceShadow(SharedShadow):
         self._check_reads(instruction, by_cell[changes], flat[changes], agent[changes], known[changes])
         self._check_writes(instruction, by_cell[changes], flat[changes], known[changes])
         self._check_together(instruction, by_cell, flat, agent, None if values is None else np.repeat(values, count))
-        self._set_writer(flat, agent, self._clock[cluster, agent, agent], self._number(instruction))
+        self._set_writer(flat, agent, self._clock[cluster, agent, agent], self.number_of(instruction))
 
     def _changes(self, places: Array, values: Array | None, count: int) -> Array:
         """Return for each cell whether the store changes its bytes.  A store of equal bytes harms nobody."""
@@ -147,7 +178,7 @@ class RaceShadow(SharedShadow):
         gone: Array = np.take(self._has_ended, places // self._shared.stride)
         if gone.any():
             first = int(np.flatnonzero(gone)[0])
-            cell = int(places[first]) // self._cell
+            cell = int(places[first]) // self.cell_bytes
             self._report(ENDED_CTA, instruction, (int(threads[first]), cell), (None, NOBODY), gone)
 
     def ended(self, threads: Array) -> None:
@@ -161,7 +192,7 @@ class RaceShadow(SharedShadow):
     def _check_peers(self, cta: int) -> None:
         """Check that a CTA that ends knows of all accesses of others to its shared memory."""
         cluster, rank = divmod(cta, self._shape.cluster)
-        each, size = self._warps + 1, self._shared.stride // self._cell
+        each, size = self._warps + 1, self._shared.stride // self.cell_bytes
         own = np.arange(rank * each, rank * each + self._warps)
         cells = slice(cta * size, (cta + 1) * size)
         for agent in (agent for agent in range(self._agents) if agent // each != rank):
@@ -180,7 +211,7 @@ class RaceShadow(SharedShadow):
         # Atomics of several warps on one cell are in no order, and need none.
         cells, count = self._cells(places, size_bytes)
         cluster, agent = (np.repeat(part, count) for part in self._agents_of(threads))
-        flat, number = cells.reshape(-1), self._number(instruction)
+        flat, number = cells.reshape(-1), self.number_of(instruction)
         others = ~self._is_atomic(flat)
         known = self._clock[cluster, agent]
         self._check_writes(instruction, np.repeat(threads, count)[others], flat[others], known[others])
@@ -201,13 +232,13 @@ class RaceShadow(SharedShadow):
         self._check_reads(instruction, by_cell, flat, np.full(len(flat), NOBODY), known)
         self._check_writes(instruction, by_cell, flat, known)
         if "bulk" not in instruction.words:
-            self._set_writer(flat, issuer, self._clock[cluster, issuer, issuer], self._number(instruction))
+            self._set_writer(flat, issuer, self._clock[cluster, issuer, issuer], self.number_of(instruction))
             return
         place, agent = self._bulk_agents(by_cell)
         for number, own in {(int(a), int(b)) for a, b in zip(place[:1], agent[:1], strict=True)}:
             self._clock[number, own] = np.maximum(self._clock[number, own], issued[number, issuer[0]])
             self._clock[number, own, own] += 1
-        self._set_writer(flat, agent, self._clock[place, agent, agent], self._number(instruction), is_async=True)
+        self._set_writer(flat, agent, self._clock[place, agent, agent], self.number_of(instruction), is_async=True)
 
     def signalled(self, thread: int, barrier: BarrierKey) -> None:
         clusters, agents = self._bulk_agents(np.array([thread]))
@@ -224,7 +255,7 @@ class RaceShadow(SharedShadow):
         self._check_writes(instruction, by_cell, flat, issued[cluster, issuer])
         self._check_fence(instruction, by_cell, flat, cluster)
         self._read_at[issuer, flat] = self._clock[cluster, issuer, issuer]
-        self._read_by[flat] = self._number(instruction)
+        self._read_by[flat] = self.number_of(instruction)
 
     def _set_writer(self, cells: Array, agents: Array, clocks: Array, number: int, *, is_async: bool = False) -> None:
         self._writer[cells] = agents
@@ -274,7 +305,7 @@ class RaceShadow(SharedShadow):
             written = written & self._shared.written[places + byte]
         if not written.all():
             first = int(np.flatnonzero(~written)[0])
-            cell = int(places[first]) // self._cell
+            cell = int(places[first]) // self.cell_bytes
             self._report(UNWRITTEN, instruction, (int(threads[first]), cell), (None, NOBODY), ~written)
 
     def _report(
@@ -288,7 +319,7 @@ class RaceShadow(SharedShadow):
         """Record a flaw of a thread at a cell; `earlier` is the other instruction and agent, `mask` has all like it."""
         (thread, cell), (other, agent) = place, earlier
         cta, own = divmod(thread, self._shape.threads)
-        address = cell * self._cell % self._shared.stride
+        address = cell * self.cell_bytes % self._shared.stride
         warp = agent % (self._warps + 1) if agent != NOBODY else NOBODY
         self._flaws.add(
             Flaw(

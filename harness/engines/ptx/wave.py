@@ -57,6 +57,8 @@ class Wave:
         self.mask: Array | None = None
         """The threads that the instruction under way acts on; None for all."""
         self.clock_reads = 0
+        self.kept: dict[object, object] = {}
+        """What an executor of instructions keeps for the wave."""
         self.registers = registers
         self._files = {bits: np.zeros((count, self.size), ROW_TYPES[bits]) for bits, count in registers.rows.items()}
         self.rows: Mapping[int, list[Array]] = {bits: list(file) for bits, file in self._files.items()}
@@ -220,6 +222,10 @@ class RegisterRows:
         if symbol.name not in self._addresses:
             raise CannotExecute(f"the PTX variable {symbol.name}")
         return self._addresses[symbol.name]
+
+    def known_address(self, symbol: Symbol) -> int | None:
+        """Return the address of a variable; None for the name of anything else."""
+        return self._addresses.get(symbol.name)
 
     def _register_reader(self, register: Register, dtype: type[Any]) -> Read:
         bits, number = self.row(register)

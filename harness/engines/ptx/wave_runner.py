@@ -13,11 +13,12 @@ import numpy as np
 
 from harness.engines.ptx.barrier_effects import Blocking, blocking_effect, is_retried
 from harness.engines.ptx.copies import copy_effect
-from harness.engines.ptx.flow import blocks_of, is_blocking, is_jump, register_file, target_blocks
+from harness.engines.ptx.flow import BasicBlock, blocks_of, is_blocking, is_jump, register_file, target_blocks
 from harness.engines.ptx.lane_accesses import access_effect
 from harness.engines.ptx.lanes import lane_effect
 from harness.engines.ptx.matrices import matrix_effect
 from harness.engines.ptx.memories import shared_layout, variable_addresses
+from harness.engines.ptx.native.native_runs import NativePolicy, NativeRuns
 from harness.engines.ptx.ptx_kernel import Negated, PtxInstruction, PtxKernel, Register
 from harness.engines.ptx.scaled_matrices import scaled_effect
 from harness.engines.ptx.tensor_instructions import tensor_memory_effect
@@ -25,6 +26,7 @@ from harness.engines.ptx.threads import Array
 from harness.engines.ptx.warps import warp_effect
 from harness.engines.ptx.wave import Effect, RegisterRows, Wave
 from harness.engines.virtual.machine import CannotExecuteAt
+from harness.engines.virtual.native.native_code import ExecutorMode
 from harness.errors import CannotExecute
 
 T = TypeVar("T")
@@ -47,6 +49,7 @@ FAIR_STEPS = 8
 """Every this many steps the group that has waited longest runs."""
 
 RUNNING, WAITING, ENDED = 0, 1, 2
+INTERPRETED = NativePolicy(ExecutorMode.NUMPY)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,6 +58,7 @@ class _Block:
 
     effects: tuple[Effect, ...]
     instructions: tuple[PtxInstruction, ...]
+    """One for each effect; the blocking one of a block without effects."""
     blocking: Blocking | None = None
     jump: PtxInstruction | None = None
     condition: Callable[[Wave], Array] | None = None
@@ -66,8 +70,8 @@ class _Block:
 class PreparedKernel:
     """A kernel whose instructions are resolved to functions."""
 
-    def __init__(self, kernel: PtxKernel) -> None:
-        """Resolve all instructions.
+    def __init__(self, kernel: PtxKernel, policy: NativePolicy = INTERPRETED) -> None:
+        """Resolve all instructions; `policy` decides which become native code.
 
         Raises:
             CannotExecuteAt: an instruction is not known.
@@ -76,21 +80,23 @@ class PreparedKernel:
         self.registers = register_file(kernel)
         shared, self.static_shared_bytes = shared_layout(kernel)
         self.rows = RegisterRows(self.registers, kernel, {**shared, **variable_addresses(kernel)})
+        self._native = NativeRuns(rows=self.rows, is_live=self._may_be_live, policy=policy)
         blocks, number_of = blocks_of(kernel)
-        self.blocks = [self._block(kernel.instructions[block.first : block.end], number_of) for block in blocks]
+        self.blocks = [self._block(block, number_of) for block in blocks]
 
-    def _block(self, instructions: Sequence[PtxInstruction], number_of: Mapping[int, int]) -> _Block:
+    def _block(self, part: BasicBlock, number_of: Mapping[int, int]) -> _Block:
+        instructions = self.kernel.instructions[part.first : part.end]
         last = instructions[-1]
         if is_blocking(last):
             return _Block(effects=(), instructions=tuple(instructions), blocking=self._resolved(last, blocking_effect))
         if not is_jump(last):
-            return self._straight(instructions)
-        block = self._straight(instructions[:-1])
+            return self._straight(instructions, part.first)
+        block = self._straight(instructions[:-1], part.first)
         condition = self._condition(last.guard)
         targets = target_blocks(self.kernel, number_of, last) if last.root == "bra" else ()
         return _Block(
             effects=block.effects,
-            instructions=tuple(instructions),
+            instructions=block.instructions,
             jump=last,
             condition=condition,
             target=targets[0] if targets else -1,
@@ -99,9 +105,17 @@ class PreparedKernel:
     def _condition(self, guard: Register | Negated | None) -> Callable[[Wave], Array] | None:
         return None if guard is None else self.rows.reader(guard, np.bool_)
 
-    def _straight(self, instructions: Sequence[PtxInstruction]) -> _Block:
-        kept = [instruction for instruction in instructions if not _is_empty(instruction)]
-        return _Block(effects=tuple(self._effect(instruction) for instruction in kept), instructions=tuple(kept))
+    def _straight(self, instructions: Sequence[PtxInstruction], first: int) -> _Block:
+        """Return a block of instructions that do not wait; `first` is the number of the first one in the kernel."""
+        numbers = [at for at, instruction in enumerate(instructions, first) if not _is_empty(instruction)]
+        kept = [self.kernel.instructions[at] for at in numbers]
+        effects = [self._effect(instruction) for instruction in kept]
+        merged, shown = self._native.merged(kept, effects, numbers)
+        return _Block(effects=merged, instructions=shown)
+
+    def _may_be_live(self, register: Register, number: int) -> bool:
+        """Return False for a register that nothing reads after an instruction."""
+        return self.registers.last[register] >= number
 
     def _effect(self, instruction: PtxInstruction) -> Effect:
         effect = self._resolved(instruction, _effect_of)

@@ -1,6 +1,8 @@
 """Small PTX programs for tests: one instruction on numbers from memory, or the whole text of a kernel."""
 
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,11 +11,16 @@ from numpy.typing import NDArray
 
 from harness.engines.ptx.launch import PtxLaunch, pack_parameters
 from harness.engines.ptx.memories import Flaw, Flaws, GlobalMemory, GlobalWatch
+from harness.engines.ptx.native.native_runs import NativePolicy
 from harness.engines.ptx.ptx_text import parse
 from harness.engines.ptx.threads import LaunchShape
-from harness.engines.ptx.wave_runner import PreparedKernel, StuckThreads
+from harness.engines.ptx.wave_runner import INTERPRETED, PreparedKernel, StuckThreads
+from harness.engines.virtual.native.native_code import ExecutorMode
 
 Array = NDArray[Any]
+NATIVE = NativePolicy(ExecutorMode.NATIVE)
+POLICY = ContextVar("POLICY", default=INTERPRETED)
+"""Which executor `launch` uses."""
 HEAD = """
 .version 8.7
 .target sm_90a
@@ -29,6 +36,16 @@ class Launched:
     stuck: StuckThreads | None
 
 
+@contextmanager
+def executed_by(policy: NativePolicy) -> Generator[None]:
+    """While active, launches are executed by the interpreter or by native code."""
+    token = POLICY.set(policy)
+    try:
+        yield
+    finally:
+        POLICY.reset(token)
+
+
 def launch(
     text: str, arguments: Sequence[Any], *, programs: int = 1, shared_bytes: int = 0, cluster: int = 1
 ) -> Launched:
@@ -41,7 +58,7 @@ def launch(
         for number, value in enumerate(arguments)
     ]
     stuck = PtxLaunch(
-        prepared=PreparedKernel(kernel),
+        prepared=PreparedKernel(kernel, POLICY.get()),
         shape=LaunchShape(grid=(programs * cluster, 1, 1), threads=kernel.threads, cluster=cluster),
         memory=memory,
         parameters=pack_parameters(kernel, values),

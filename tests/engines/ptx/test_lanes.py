@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from tests.engines.ptx.ptx_programs import computed
 
 Array = NDArray[Any]
+pytestmark = pytest.mark.usefixtures("_both_executors")
 COUNT = 256
 BITS32 = [0, 1, 2, 31, 32, 33, 0x7FFFFFFF, 0x80000000, 0x80000001, 0xFFFFFFFF]
 

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from tests.engines.ptx.ptx_programs import HEAD, Launched, kernel_of, launch
 
 Array = NDArray[Any]
+pytestmark = pytest.mark.usefixtures("_both_executors")
 THREADS = 64
 DYNAMIC = ".extern .shared .align 16 .b8 tile[];"
 ADDRESSES = """

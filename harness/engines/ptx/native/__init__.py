@@ -1,0 +1,1 @@
+"""Native code of the PTX machine: straight instructions as LLVM IR, one warp at a time."""
