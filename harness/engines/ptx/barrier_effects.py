@@ -62,7 +62,7 @@ def _try_wait(instruction: PtxInstruction, rows: RegisterRows) -> Blocking:
     assert isinstance(source, Address)
     if "parity" not in instruction.words:
         raise CannotExecute(f"the PTX instruction {instruction.opcode}")
-    write, (address, _) = rows.writer(destination), rows.address(source)
+    write, address = rows.writer(destination), rows.address(source)
     wanted = rows.reader(parity, np.uint32)
 
     def effect(wave: Wave, group: Array) -> Array:

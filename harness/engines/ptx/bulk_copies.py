@@ -90,7 +90,7 @@ def _replaced(instruction: PtxInstruction, rows: RegisterRows) -> Effect:
         assert isinstance(number, Immediate)
         index = number.value
     offset = LAYOUT.fields[field][1] + index * element.itemsize  # type: ignore[index]
-    read, where = rows.reader(rest[0], _DTYPES[8]), rows.address(address)[0]
+    read, where = rows.reader(rest[0], _DTYPES[8]), rows.address(address)
 
     def effect(wave: Wave) -> None:
         active = wave.active()
@@ -104,7 +104,7 @@ def _replaced(instruction: PtxInstruction, rows: RegisterRows) -> Effect:
 def _published(instruction: PtxInstruction, rows: RegisterRows) -> Effect:
     """`tensormap.cp_fenceproxy`: a warp copies a map from shared to global memory."""
     destination, source = instruction.operands[:2]
-    target, origin = rows.address(destination)[0], rows.address(source)[0]
+    target, origin = rows.address(destination), rows.address(source)
     access = LaneAccess(instruction, origin, np.uint32, 1, "shared")
 
     def effect(wave: Wave) -> None:
@@ -147,9 +147,9 @@ class _TileForm:
             raise CannotExecute(f"the PTX instruction {instruction.opcode}")
         return cls(
             instruction=instruction,
-            tensor_map=rows.address(tensor)[0],
+            tensor_map=rows.address(tensor),
             coordinates=tuple(rows.reader(part, np.int32) for part in tensor.coordinates),
-            shared=rows.address(shared)[0],
+            shared=rows.address(shared),
             gathers=any(word in {"tile::gather4", "tile::scatter4"} for word in instruction.words),
         )
 
@@ -252,7 +252,7 @@ def _signalling(
     tile_of: Callable[[Wave, int], "_Tile | _Bytes"],
 ) -> Effect:
     """Return a copy to shared memory that completes bytes of an mbarrier."""
-    signal = rows.address(barrier)[0]
+    signal = rows.address(barrier)
     is_multicast = "multicast::cluster" in instruction.words
     members = rows.reader(rest[0], np.uint16) if is_multicast else None
 
@@ -331,7 +331,7 @@ class _Bytes:
 
 def _loaded_bytes(instruction: PtxInstruction, rows: RegisterRows) -> Effect:
     destination, source, size, barrier, *rest = instruction.operands
-    target, origin, length = rows.address(destination)[0], rows.address(source)[0], rows.reader(size, np.uint32)
+    target, origin, length = rows.address(destination), rows.address(source), rows.reader(size, np.uint32)
 
     def tile_of(wave: Wave, thread: int) -> _Bytes:
         def at(read: Read) -> int:

@@ -92,7 +92,7 @@ def _copy(instruction: PtxInstruction, rows: RegisterRows) -> Effect:
     if "L2::cache_hint" in instruction.words:
         rest.pop()
     assert isinstance(size, Immediate)
-    target, origin = rows.address(destination)[0], rows.address(source)[0]
+    target, origin = rows.address(destination), rows.address(source)
     length = size.value
     given = rows.reader(rest[0], np.uint32) if rest else None
     byte = LaneAccess(instruction, origin, np.uint8, 1, "global")

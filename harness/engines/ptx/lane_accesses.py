@@ -89,7 +89,7 @@ def report(wave: Wave, instruction: PtxInstruction, kind: str, thread: int, text
 
 def _access(instruction: PtxInstruction, operand: Operand, kind: str, rows: RegisterRows) -> LaneAccess:
     assert isinstance(operand, Address)
-    address, _ = rows.address(operand)
+    address = rows.address(operand)
     bits = 128 if kind == "b128" else width(kind)
     if bits > 64:
         raise CannotExecute(f"the PTX instruction {instruction.opcode}")

@@ -184,7 +184,7 @@ def _small_left(depth: int) -> tuple[Array, Array]:
 
 def _load_matrices(instruction: PtxInstruction, rows: RegisterRows) -> Effect:
     count, transposed = _form(instruction)
-    address, _ = rows.address(instruction.operands[1])
+    address = rows.address(instruction.operands[1])
     writers = [rows.writer(part) for part in parts(instruction.operands[0])]
 
     def effect(wave: Wave) -> None:
@@ -205,7 +205,7 @@ def _load_matrices(instruction: PtxInstruction, rows: RegisterRows) -> Effect:
 
 def _store_matrices(instruction: PtxInstruction, rows: RegisterRows) -> Effect:
     count, transposed = _form(instruction)
-    address, _ = rows.address(instruction.operands[0])
+    address = rows.address(instruction.operands[0])
     reads = [rows.reader(part, np.uint32) for part in parts(instruction.operands[1])]
 
     def effect(wave: Wave) -> None:

@@ -48,7 +48,7 @@ def _fence(instruction: PtxInstruction) -> Effect:
 
 def _address(instruction: PtxInstruction, rows: RegisterRows) -> Read:
     operand = next(part for part in instruction.operands if isinstance(part, Address))
-    return rows.address(operand)[0]
+    return rows.address(operand)
 
 
 def _init(instruction: PtxInstruction, rows: RegisterRows) -> Effect:

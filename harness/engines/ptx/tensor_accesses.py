@@ -10,7 +10,7 @@ from functools import cache
 import numpy as np
 
 from harness.engines.ptx.lane_accesses import report
-from harness.engines.ptx.lanes import DTYPES
+from harness.engines.ptx.lane_types import DTYPES
 from harness.engines.ptx.matrices import RegisterGroup, parts, write_registers
 from harness.engines.ptx.ptx_kernel import Address, Immediate, Operand, PtxInstruction, RegisterVector
 from harness.engines.ptx.tensor_memory import COLUMN_MASK, LANE_SHIFT, LANES
@@ -105,7 +105,7 @@ class _Tiles:
 
 def _tiles(instruction: PtxInstruction, rows: RegisterRows, wave: Wave, form: _Form, address: Operand) -> _Tiles:
     warps = wave.active_warps(instruction.opcode)
-    addresses = np.broadcast_to(rows.address(address)[0](wave), (wave.size,)).reshape(-1, WARP)[warps]
+    addresses = np.broadcast_to(rows.address(address)(wave), (wave.size,)).reshape(-1, WARP)[warps]
     if (addresses != addresses[:, :1]).any():
         raise CannotExecute(f"{instruction.opcode} with several addresses in a warp")
     return _Tiles(form, warps, addresses[:, 0].copy())

@@ -22,7 +22,7 @@ def allocation_effect(instruction: PtxInstruction, rows: RegisterRows) -> Effect
 
 def _allocate(instruction: PtxInstruction, rows: RegisterRows) -> Effect:
     """`tcgen05.alloc`: columns, whose address goes to shared memory."""
-    target, count = rows.address(instruction.operands[0])[0], rows.reader(instruction.operands[1], np.uint32)
+    target, count = rows.address(instruction.operands[0]), rows.reader(instruction.operands[1], np.uint32)
     access = LaneAccess(instruction, target, np.uint32, 1, "shared")
 
     def effect(wave: Wave) -> None:

@@ -56,7 +56,7 @@ class _Landing:
 
 def commit_effect(instruction: PtxInstruction, rows: RegisterRows) -> Effect:
     """Return the effect of `tcgen05.commit`: an arrival, at the mbarrier of each CTA that a multicast names."""
-    address = rows.address(instruction.operands[0])[0]
+    address = rows.address(instruction.operands[0])
     targets = rows.reader(instruction.operands[1], np.uint16) if len(instruction.operands) > 1 else None
 
     def effect(wave: Wave) -> None:

@@ -37,7 +37,7 @@ def copy_effect(instruction: PtxInstruction, rows: RegisterRows) -> Effect:
         raise CannotExecute(f"the PTX instruction {instruction.opcode}")
     is_pair = "cta_group::2" in instruction.words
     width, lanes = _SHAPES[form]
-    target, descriptor = rows.address(instruction.operands[0])[0], rows.reader(instruction.operands[1], np.uint64)
+    target, descriptor = rows.address(instruction.operands[0]), rows.reader(instruction.operands[1], np.uint64)
 
     def effect(wave: Wave) -> None:
         for threads in issuers(wave):

@@ -83,15 +83,15 @@ def _form(instruction: PtxInstruction, rows: RegisterRows) -> _Form:
         instruction=instruction,
         kind=kind,
         is_pair="cta_group::2" in words,
-        target=rows.address(target)[0],
-        left=rows.address(left)[0] if isinstance(left, Address) else rows.reader(left, np.uint64),
+        target=rows.address(target),
+        left=rows.address(left) if isinstance(left, Address) else rows.reader(left, np.uint64),
         is_left_in_tensor=isinstance(left, Address),
         right=rows.reader(right, np.uint64),
         descriptor=rows.reader(descriptor, np.uint32),
         keeps=rows.reader(plain[0], np.bool_),
         shift=_shift(plain[1:]),
         disabled=tuple(rows.reader(part, np.uint32) for mask in masks for part in mask.parts),
-        scales=(rows.address(addresses[0])[0], rows.address(addresses[1])[0]) if is_scaled else None,
+        scales=(rows.address(addresses[0]), rows.address(addresses[1])) if is_scaled else None,
         scales_of_row=_scales_of_row(instruction, kind) if is_scaled else 0,
     )
 

@@ -270,22 +270,20 @@ class RegisterRows:
 
         return write
 
-    def address(self, operand: Operand) -> tuple[Read, int]:
-        """Return a reader of an address as 64 bits, and the space that a variable in it names; 0 for none."""
+    def address(self, operand: Operand) -> Read:
+        """Return a reader of an address as 64 bits."""
         assert isinstance(operand, Address)
         base, offset = operand.base, operand.offset
-        if isinstance(base, Immediate):
-            fixed = np.array([base.value + offset], np.int64)
-            return (lambda _: fixed), 0
-        if isinstance(base, Symbol):
-            fixed = np.array([self.address_of(base) + offset], np.int64)
-            return (lambda _: fixed), 0
+        if isinstance(base, Immediate | Symbol):
+            first = base.value if isinstance(base, Immediate) else self.address_of(base)
+            fixed = np.array([first + offset], np.int64)
+            return lambda _: fixed
         assert isinstance(base, Register)
         dtype = np.uint32 if base.bits == 32 else np.uint64
         read = self.reader(base, dtype)
         if base.bits == 32:
-            return (lambda wave: (read(wave) + np.uint32(offset % (1 << 32))).astype(np.int64)), 0
-        return (lambda wave: (read(wave) + np.uint64(offset % (1 << 64))).view(np.int64)), 0
+            return lambda wave: (read(wave) + np.uint32(offset % (1 << 32))).astype(np.int64)
+        return lambda wave: (read(wave) + np.uint64(offset % (1 << 64))).view(np.int64)
 
 
 def put(wave: Wave, row: Array, values: Array) -> None:

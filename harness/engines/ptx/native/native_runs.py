@@ -205,7 +205,7 @@ class _GlobalAccess:
         if isinstance(base, Register) and base.bits == 64:
             bits, row = self.rows.row(base)
             return wave.rows[bits][row][lanes][active].view(np.int64) + offset
-        return np.broadcast_to(self.rows.address(self.operand)[0](wave), (wave.size,))[lanes][active]
+        return np.broadcast_to(self.rows.address(self.operand)(wave), (wave.size,))[lanes][active]
 
 
 class NativeRun:
