@@ -3,6 +3,7 @@
 import json
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -94,7 +95,12 @@ class PtxBuilds:
 
     def _read(self, digest: str) -> PtxBuild | None:
         path = None if self._folder is None else self._folder / f"{digest}{SUFFIX}"
-        return PtxBuild.of(path.read_text(), self._policy) if path is not None and path.exists() else None
+        if path is None or not path.exists():
+            return None
+        try:
+            return PtxBuild.of(path.read_text(encoding="utf-8"), self._policy)
+        except (ValueError, KeyError):  # the file is damaged: compile again
+            return None
 
     def _compile(self, digest: str, ttir: str, arch: int, options: Mapping[str, Any]) -> PtxBuild:
         given = {name: value for name, value in options.items() if value is not None}
@@ -103,8 +109,9 @@ class PtxBuilds:
         except RuntimeError as error:
             raise CannotExecute(f"a kernel without PTX: {error}") from None
         if self._folder is not None:
-            self._folder.mkdir(parents=True, exist_ok=True)
-            draft = self._folder / f"{digest}.{time.monotonic_ns()}"
-            draft.write_text(content)
-            draft.rename(self._folder / f"{digest}{SUFFIX}")
+            with suppress(OSError):  # a full disk costs another compilation
+                self._folder.mkdir(parents=True, exist_ok=True)
+                draft = self._folder / f"{digest}.{time.monotonic_ns()}"
+                draft.write_text(content, encoding="utf-8")
+                draft.rename(self._folder / f"{digest}{SUFFIX}")
         return PtxBuild.of(content, self._policy)
