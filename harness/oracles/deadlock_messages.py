@@ -58,7 +58,8 @@ def _programs(wait: Wait) -> str:
 
 def _cells(wait: Wait) -> str:
     more = f" and {wait.cells - 1} more" if wait.cells > 1 else ""
-    return f"{cell(wait.argument, wait.index)}{more}{f' ({wait.source})' if wait.source else ''}"
+    what = cell(wait.argument, wait.index) if wait.index else wait.argument
+    return f"{what}{more}{f' ({wait.source})' if wait.source else ''}"
 
 
 def _sm_counts(deadlocked: Deadlocked) -> str:

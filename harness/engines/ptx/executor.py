@@ -30,6 +30,9 @@ from harness.model.run import (
     Wait,
 )
 
+MOST_SHOWN = 4
+"""The instructions of a deadlock, and the programs at each, that are shown."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PtxExecutor:
@@ -101,23 +104,28 @@ class PtxExecutor:
         )
 
     def _deadlock(self, kernel: PtxKernel, stuck: StuckThreads) -> Deadlocked:
+        at: dict[int, tuple[PtxInstruction, list[int]]] = {}
+        for instruction, cta, _ in stuck.waiting:
+            _, waiting = at.setdefault(id(instruction), (instruction, []))
+            if (program := cta // self.build.num_ctas) not in waiting:
+                waiting.append(program)
         waits = tuple(
             Wait(
                 argument=instruction.opcode,
                 index=(),
                 cells=1,
                 source=kernel.sources.get(instruction.location),
-                programs=1,
-                first_programs=(cta // self.build.num_ctas,),
+                programs=len(waiting),
+                first_programs=tuple(waiting[:MOST_SHOWN]),
             )
-            for instruction, cta, _ in stuck.waiting[:4]
+            for instruction, waiting in sorted(at.values(), key=lambda item: -len(item[1]))[:MOST_SHOWN]
         )
-        programs = self.launch.context.grid.programs
+        programs, resident = self.launch.context.grid.programs, len({cta for _, cta, _ in stuck.waiting})
         return Deadlocked(
             kernel=self.launch.kernel,
             waits=waits,
             programs=programs,
-            resident=programs,
+            resident=resident // self.build.num_ctas or 1,
             not_started=0,
             sm_count=self.launch.device.sm_count,
             programs_per_sm=1,

@@ -166,7 +166,7 @@ class StuckThreads:
     """Threads that wait for ever, and at which instructions."""
 
     waiting: tuple[tuple[PtxInstruction, int, int], ...]
-    """PtxInstruction, linear id of a CTA, and number of a warp there."""
+    """For each instruction and CTA: the instruction, the CTA's linear id, and the number of a warp there."""
 
 
 class WaveRunner:
@@ -331,13 +331,13 @@ class WaveRunner:
         self._wave.asynchronous.shadow.ended(group)
 
     def _stuck(self) -> StuckThreads:
-        waiting: dict[int, tuple[PtxInstruction, int, int]] = {}
+        waiting: dict[tuple[int, int], tuple[PtxInstruction, int, int]] = {}
         wave = self._wave
         for thread in np.flatnonzero(self._state == WAITING).tolist():
             number = int(self._waits_at[thread])
             block = self._prepared.blocks[number]
             cta, own = divmod(thread, wave.shape.threads)
-            waiting.setdefault(number, (block.instructions[0], int(wave.ctas[cta]), own // 32))
+            waiting.setdefault((number, cta), (block.instructions[0], int(wave.ctas[cta]), own // 32))
         return StuckThreads(tuple(waiting.values()))
 
 

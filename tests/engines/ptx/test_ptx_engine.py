@@ -1,0 +1,34 @@
+"""Commands and searches on the PTX engine."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.cli.command_line import Project
+
+STUCK = """
+import torch, triton, triton.language as tl
+
+
+@triton.jit
+def stuck(x, N: tl.constexpr):
+    o = tl.arange(0, N)
+    v = tl.load(x + o)
+    v = tl.inline_asm_elementwise(
+        "bar.sync 1, 256; mov.b32 $0, $1;", "=r,r", [v], dtype=tl.float32, is_pure=False, pack=1
+    )
+    tl.store(x + o, v)
+
+
+stuck[(2,)](torch.zeros(128, device="cuda"), N=128)
+"""
+
+
+@pytest.mark.slow
+def test_a_command_whose_threads_wait_for_ever_names_the_barrier(tmp_path: Path) -> None:
+    project = Project(tmp_path)
+    project.write("stuck.py", STUCK)
+    child = project.start("run", "--engine", "ptx", "--device", "h200", "--", "python", "stuck.py")
+    out, _ = child.communicate(timeout=300)
+    assert child.returncode == 1
+    assert "stuck deadlocks: all 2 resident programs wait for bar.sync (stuck.py:" in " ".join(out.split())
