@@ -239,7 +239,7 @@ exit status: 1 findings; otherwise the status of the command, or 3 if it is 0 an
         "--engine",
         default=VIRTUAL.name,
         metavar="NAME",
-        help="where kernels run: virtual, or cuda (a GPU of this machine) (default: %(default)s)",
+        help="where kernels run: virtual, ptx, or cuda (a GPU of this machine) (default: %(default)s)",
     )
     parser.add_argument(
         "--sanitizer",

@@ -20,6 +20,16 @@ UNFENCED = (
     "they may read what was there before. GPUs rarely show it. Triton 3.4 to 3.7.0 leave it out before products of "
     "tiles that cp.async loads (https://github.com/triton-lang/triton/issues/9610)."
 )
+MISALIGNED = (
+    "A GPU ends the launch: misaligned address. Either a pointer, a stride or a hint such as tl.multiple_of promises "
+    "more than is true, or the compiler concludes too much from them."
+)
+MEANINGS = {
+    "missing proxy fence": UNFENCED,
+    "misaligned": MISALIGNED,
+    "failed assertion": "An assertion of the kernel does not hold, or one of Triton's own. A GPU ends the launch.",
+}
+"""By kind of flaw; the others have `MEANING`."""
 RARELY_SEEN = frozenset({"missing proxy fence"})
 """Kinds of flaws that GPUs rarely show: warnings."""
 
@@ -66,7 +76,7 @@ class CompiledCode(SingleRunOracle):
                 severity=severity,
             ),
             message=f"{sentence(first)}{at_line(group)}",
-            meaning=UNFENCED if first.kind in RARELY_SEEN else MEANING,
+            meaning=MEANINGS.get(first.kind, MEANING),
             source=first.site.source,
             launch_index=first.site.launch,
         )

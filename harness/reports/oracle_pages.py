@@ -13,7 +13,7 @@ from harness.oracles import registry
 NAME = "read-a-finding.md"
 IN_CHECKOUT = Path(__file__).resolve().parents[2] / "docs" / "how-to" / NAME
 SECTION = re.compile(r"^## ([\w-]+)\n(.*?)(?=^## |\Z)", re.MULTILINE | re.DOTALL)
-EXAMPLE = re.compile(r"^(?:<!-- example: [\w-]+ -->\n)?```\w*\n(.*?)^```\n", re.MULTILINE | re.DOTALL)
+EXAMPLE = re.compile(r"^(?:<!-- (?:example|planted): [\w-]+ -->\n)?```\w*\n(.*?)^```\n", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\[([^\]]+)\]\([^)]+\)")
 
 

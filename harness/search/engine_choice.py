@@ -25,5 +25,5 @@ def parse_engine(text: str) -> EngineTraits:
     if (known := find_engine(text)) is not None:
         return known
     if ":" not in text:
-        raise unknown("engine", text, [engine.name for engine in ENGINES if not engine.compares])
+        raise unknown("engine", text, [engine.name for engine in ENGINES])
     return custom_engine(text)

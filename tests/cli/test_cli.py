@@ -247,7 +247,7 @@ def test_a_search_writes_only_to_its_own_folder(project: Project) -> None:
         (("fuzz", "suites", "--device", "rtx-pro-600"), "unknown device 'rtx-pro-600': did you mean rtx-pro-6000"),
         (("fuzz", "suites", "--op", "overlaping"), "unknown op 'overlaping': did you mean overlapping?"),
         (("fuzz", "suites", "--oracle", "overlap"), "unknown oracle 'overlap': did you mean write-overlap?"),
-        (("fuzz", "suites", "--engine", "cudaa"), "unknown engine 'cudaa': did you mean cuda or cuda,virtual?"),
+        (("fuzz", "suites", "--engine", "cudaa"), "unknown engine 'cudaa': did you mean cuda or cuda,ptx or"),
         (("fuzz", "suites", "--engine", "cuda,virtul"), "unknown engine 'cuda,virtul': did you mean cuda,virtual or"),
         (("matrix", "suites", "--devices", "h200"), "unknown option '--devices': did you mean --device"),
         (("matrix", "suites", "--device", "h20o"), "unknown device 'h20o': did you mean h20"),

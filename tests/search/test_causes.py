@@ -195,10 +195,11 @@ def test_causes_keep_the_order_of_their_first_failure() -> None:
 
 def test_every_oracle_has_a_place_in_the_order() -> None:
     apart = {"resources", "scratch-memory", "scratch-context"}
-    apart |= {"thread-race", "compiler-hint"}  # the virtual GPU moves each lane by itself, so neither changes a value
+    # The virtual GPU moves each lane by itself, so races and hints change no value.
+    apart |= {"thread-race", "compiler-hint", "compiled-code"}
     apart |= {"autotuner-choice", "autotuner-key", "autotuner-threads"}
     assert {oracle.name for oracle in registry.ALL if oracle.traits.causality is Causality.APART} == apart
     assert registry.names_with(lambda traits: traits.causality is Causality.ENDING) == ("completes",)
     assert registry.names_with(lambda traits: traits.causality is Causality.UNDEFINED_LANES) == ("undefined-lanes",)
     ending = registry.names_with(lambda traits: traits.ends_launches)
-    assert ending == ("bounds", "descriptor-alignment", "device-assert")
+    assert ending == ("bounds", "descriptor-alignment", "device-assert", "compiled-code")

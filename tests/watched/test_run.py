@@ -396,7 +396,7 @@ def test_a_launch_with_scratch_memory_repeats_alone(tmp_path: Path) -> None:
         (("--device", "h200,b200", "--", "true"), "--device names 2 GPUs: a command runs on one"),
         (("--oracle", "float64-values", "--", "true"), "float64-values needs a suite: harness run asks completes, "),
         (("--devise", "h200", "--", "true"), "unknown option '--devise': did you mean --device"),
-        (("--engine", "cud", "--", "true"), "unknown engine 'cud': did you mean cuda?"),
+        (("--engine", "cud", "--", "true"), "unknown engine 'cud': did you mean cuda or cuda,ptx?"),
         (("--engine", "cuda,virtual", "--", "true"), "--engine cuda,virtual: a command runs on virtual or ptx or cuda"),
         (("--sanitizer", "memcheck", "--", "true"), "--sanitizer watches kernels on a real GPU: add --engine cuda"),
         (("--engine", "cuda", "--sanitizer", "gsan", "--", "true"), "--sanitizer gsan: harness fuzz takes Triton's "),

@@ -1,5 +1,6 @@
 """The PTX engine: runs cases in this process, and executes what Triton's compiler made of each kernel."""
 
+from collections.abc import Callable
 from typing import Any
 
 from harness.engines.ptx.executor import PtxExecutor
@@ -10,10 +11,11 @@ from harness.engines.virtual.executors import Executor
 from harness.engines.virtual.launches import CompiledTtir, Launches
 from harness.engines.virtual.memory.events import EventCollector
 from harness.engines.virtual.operations.table import HANDLERS
+from harness.engines.virtual.prepared_launch import PreparedLaunch
 from harness.engines.virtual.synchronisation.residency import ResidentLaunch
 from harness.execution.reruns import Rerun
 from harness.model.engine_traits import PTX
-from harness.model.run import MemoryEvent
+from harness.model.run import MemoryEvent, Source
 
 
 class PtxLaunches(Launches):
@@ -41,6 +43,9 @@ class PtxLaunches(Launches):
             add_event=case.memory.append,
             number=len(case.launches) - 1,
         )
+
+    def _sources(self, executor: Executor, launch: PreparedLaunch) -> Callable[[str], Source | None]:
+        return executor.source if isinstance(executor, PtxExecutor) else super()._sources(executor, launch)
 
 
 class PtxEngine(VirtualEngine):

@@ -30,6 +30,8 @@ from harness.model.run import (
     Wait,
 )
 
+STEPS_PER_TRIP = 40
+"""The steps of a wave that are allowed for each trip of a loop of TTIR: bounded loops are steps here, too."""
 MOST_SHOWN = 4
 """The instructions of a deadlock, and the programs at each, that are shown."""
 
@@ -71,7 +73,7 @@ class PtxExecutor:
             flaws=flaws,
             most_ctas=self.most_ctas() if launch.may_wait else 0,
             order=launch.ids,
-            step_limit=launch.context.step_limit * 8,
+            step_limit=launch.context.step_limit * STEPS_PER_TRIP,
         )
         try:
             stuck = ptx.run()
@@ -177,6 +179,9 @@ class _Watch(GlobalWatch):
         else:
             argument = self._arguments[number]
             elements = (addresses - region - argument.first_byte) // argument.element_bytes
+        # Threads may hold the same element: count it once for each program.
+        distinct = np.unique(np.stack([programs, elements]), axis=1)
+        programs, elements = distinct
         self._executor.events.stray((instruction.location, number, direction, space), elements, programs, 1)
 
     def _nearest(self, address: int) -> tuple[int | None, int]:

@@ -59,6 +59,8 @@ _REGISTERS = re.compile(r"\.reg\s+\.(\w+)\s+(.*);", re.DOTALL)
 _TARGET = re.compile(r"^\s*\.target\s+(\w+)", re.MULTILINE)
 REGISTER_BITS = {"pred": 1}
 _DEEPEST_CALL = 16
+ASSERTION = "assertfail"
+"""The root of the instruction that stands for a call of CUDA's function for assertions that do not hold."""
 
 
 def width_of(kind: str) -> int:
@@ -327,6 +329,11 @@ class _Reader:
         results = parts.pop(0) if parts[0].startswith("(") else "()"
         name = parts[0]
         arguments = next((part for part in parts[1:] if part.startswith("(")), "()")
+        if name == "vprintf":  # nothing is printed
+            return
+        if name == "__assertfail":
+            self._append((ASSERTION,), (), guard)
+            return
         function = self._functions.get(name)
         if function is None or guard is not None or calls.depth >= _DEEPEST_CALL:
             raise CannotExecute(f"a call of the PTX function {name}")

@@ -7,6 +7,7 @@ not keep that thread from running.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TypeVar
 
 import numpy as np
@@ -14,18 +15,19 @@ import numpy as np
 from harness.engines.ptx.barrier_effects import Blocking, blocking_effect, is_retried
 from harness.engines.ptx.copies import copy_effect
 from harness.engines.ptx.flow import BasicBlock, blocks_of, is_blocking, is_jump, register_file, target_blocks
-from harness.engines.ptx.lane_accesses import access_effect
+from harness.engines.ptx.lane_accesses import access_effect, report
 from harness.engines.ptx.lanes import lane_effect
 from harness.engines.ptx.matrices import matrix_effect
 from harness.engines.ptx.memories import shared_layout, variable_addresses
 from harness.engines.ptx.native.native_runs import NativePolicy, NativeRuns
 from harness.engines.ptx.ptx_kernel import Negated, PtxInstruction, PtxKernel, Register
+from harness.engines.ptx.ptx_text import ASSERTION
 from harness.engines.ptx.scaled_matrices import scaled_effect
 from harness.engines.ptx.tensor_instructions import tensor_memory_effect
 from harness.engines.ptx.threads import Array
 from harness.engines.ptx.warps import warp_effect
 from harness.engines.ptx.wave import Effect, RegisterRows, Wave
-from harness.engines.virtual.machine import CannotExecuteAt
+from harness.engines.virtual.machine import CannotExecuteAt, TooManyTrips
 from harness.engines.virtual.native.native_code import ExecutorMode
 from harness.errors import CannotExecute
 
@@ -151,7 +153,14 @@ def _is_empty(instruction: PtxInstruction) -> bool:
     }
 
 
+def _fail_assertion(instruction: PtxInstruction, wave: Wave) -> None:
+    report(wave, instruction, "failed assertion", int(wave.active()[0]), "which ends the launch")
+    raise CannotExecute("anything after an assertion that does not hold")
+
+
 def _effect_of(instruction: PtxInstruction, rows: RegisterRows) -> Effect:
+    if instruction.root == ASSERTION:
+        return partial(_fail_assertion, instruction)
     if instruction.root == "mma" and "block_scale" in instruction.words:
         return scaled_effect(instruction, rows)
     for resolve in (lane_effect, access_effect, warp_effect, matrix_effect, copy_effect, tensor_memory_effect):
@@ -189,7 +198,7 @@ class WaveRunner:
 
         Raises:
             CannotExecuteAt: an instruction cannot be executed with these operands.
-            TooManySteps: the wave does not end.
+            TooManyTrips: the wave does not end.
         """
         together: int | None = 0
         while True:
@@ -261,7 +270,7 @@ class WaveRunner:
     def _count_step(self) -> None:
         self._steps += 1
         if self._steps > self._step_limit:
-            raise TooManySteps(f"a kernel took {self._step_limit:,} steps")
+            raise TooManyTrips(f"a loop made {self._step_limit:,} trips and waits for nobody")
 
     def _step(self, number: int, running: Array) -> None:
         """Run one block for the threads that are at it."""
@@ -339,7 +348,3 @@ class WaveRunner:
             cta, own = divmod(thread, wave.shape.threads)
             waiting.setdefault((number, cta), (block.instructions[0], int(wave.ctas[cta]), own // 32))
         return StuckThreads(tuple(waiting.values()))
-
-
-class TooManySteps(CannotExecute):
-    """A wave does not come to an end."""

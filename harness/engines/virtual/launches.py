@@ -74,6 +74,7 @@ from harness.model.run import (
     Launch,
     MemoryEvent,
     PartlyStored,
+    Source,
     UninitialisedRead,
     Unsupported,
 )
@@ -348,17 +349,18 @@ class Launches:
         steering = _Steering.of(launch, tensors_of(request)) if case.is_oversized else None
         resident = self.resident(compiled, request, launch)
         events = EventCollector()
+        executor = self._executor(compiled, request, resident, events)
         watched = _begin_watched(request)
         try:
             if getattr(request.metadata, "launch_cooperative_grid", False):
                 resident.check_cooperative()
-            outcome = self._executor(compiled, request, resident, events).run()
+            outcome = executor.run()
             case.launches[-1] = replace(case.launches[-1], executor=outcome.executor, cut=outcome.was_cut)
             if steering is not None:
                 steering.mark_results(launch, is_whole=not outcome.was_cut and len(launch.ids) == grid.programs)
             case.deadlocked = outcome.deadlocked or case.deadlocked
         finally:
-            arguments, source = launch.binding.arguments, launch.module.source
+            arguments, source = launch.binding.arguments, self._sources(executor, launch)
             if steering is not None and steering.names:
                 events.drop_strays(steering.accesses)
                 case.launches[-1] = replace(case.launches[-1], steered_by=steering.names)
@@ -378,6 +380,11 @@ class Launches:
         """Return what executes one launch."""
         del compiled, request
         return choose_executor(resident, events, self.native)
+
+    def _sources(self, executor: Executor, launch: PreparedLaunch) -> Callable[[str], Source | None]:
+        """Return what finds the line of Python of an event's location."""
+        del executor
+        return launch.module.source
 
     def _thread_check(self, ttir: str, facts: KernelFacts) -> ThreadRaceCheck:
         options = {name: value for name, value in facts.options.items() if value is not None}

@@ -33,8 +33,8 @@ def check_with_triton(version: Version, trial: MemberTrial, cache: Path) -> Memb
         (folder,) = libraries.resolve([f"{PACKAGE}=={version}"], cache=cache)
     except LibraryError as error:
         return MemberCheck(shown=Shown.SKIP, explanation=str(error))
-    triton = InstalledTriton(folder=Path(folder), version=str(version))
-    return wire.from_json(triton.answer_of(PROGRAM, trial, limit_s=LIMIT_S), MemberCheck)
+    installed = InstalledTriton(folder=Path(folder), version=str(version))
+    return wire.from_json(installed.answer_of(PROGRAM, trial, limit_s=LIMIT_S), MemberCheck)
 
 
 def main() -> int:
