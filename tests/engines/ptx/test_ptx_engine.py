@@ -20,15 +20,17 @@ def stuck(x, N: tl.constexpr):
     tl.store(x + o, v)
 
 
-stuck[(2,)](torch.zeros(128, device="cuda"), N=128)
+stuck[(2,)](torch.zeros(100, device="cuda"), N=128)
 """
 
 
 @pytest.mark.slow
-def test_a_command_whose_threads_wait_for_ever_names_the_barrier(tmp_path: Path) -> None:
+def test_a_command_learns_its_stray_lanes_and_its_barrier_by_line(tmp_path: Path) -> None:
     project = Project(tmp_path)
     project.write("stuck.py", STUCK)
     child = project.start("run", "--engine", "ptx", "--device", "h200", "--", "python", "stuck.py")
     out, _ = child.communicate(timeout=300)
     assert child.returncode == 1
-    assert "stuck deadlocks: all 2 resident programs wait for bar.sync (stuck.py:" in " ".join(out.split())
+    printed = " ".join(out.split())
+    assert "stuck deadlocks: all 2 resident programs wait for bar.sync (stuck.py:" in printed
+    assert "56 lanes of x outside the storage, the first at element 100 (stuck.py:" in printed
