@@ -14,6 +14,7 @@ import torch
 from harness.engines.comparison import incomparable
 from harness.engines.comparison.executed_launches import ExecutedLaunch, explained_differences
 from harness.engines.comparison.storages import like_tensor, storage_views
+from harness.engines.torch.torch_seam import plain_torch
 from harness.engines.triton.driver import LaunchRequest, tensors_of
 from harness.engines.virtual.launches import Launches, VirtualCaseLaunches
 from harness.model.case import LaneFill, Scale
@@ -81,8 +82,9 @@ class LaunchComparison:
             self._virtual(request)
             self.skipped.append((kernel, reason))
             return
-        tensors = tensors_of(request)
-        before = {address: bytes(view) for address, view in storage_views(tensors.values())}
+        with plain_torch():  # what the harness reads is no use of the library's
+            tensors = tensors_of(request)
+            before = {address: bytes(view) for address, view in storage_views(tensors.values())}
         events = len(case_launches.memory)
         self._virtual(request)
         # Undefined lanes are comparable: they hold zero here, as in NVIDIA's code (Triton 3.6 to 3.9).
@@ -98,7 +100,8 @@ class LaunchComparison:
         else:
             self.launches += 1
             if self._plainer is None:
-                self.differences += self._explained_differences(ExecutedLaunch(request, tensors, before), after)
+                with plain_torch():
+                    self.differences += self._explained_differences(ExecutedLaunch(request, tensors, before), after)
         self.unfinished = None
 
     def _explained_differences(self, done: ExecutedLaunch, after: Mapping[int, bytearray]) -> Iterable[Difference]:

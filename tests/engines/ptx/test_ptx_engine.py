@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from harness.engines.contract.engine_contract import SUITE
 from tests.cli.command_line import Project
 
 STUCK = """
@@ -34,3 +35,12 @@ def test_a_command_learns_its_stray_lanes_and_its_barrier_by_line(tmp_path: Path
     printed = " ".join(out.split())
     assert "stuck deadlocks: all 2 resident programs wait for bar.sync (stuck.py:" in printed
     assert "56 lanes of x outside the storage, the first at element 100 (stuck.py:" in printed
+
+
+@pytest.mark.slow
+def test_comparing_launches_uses_no_memory_of_the_library(tmp_path: Path) -> None:
+    project = Project(tmp_path)
+    where = ("--engine", "virtual,ptx", "--device", "h200", "--cases", "3", "--seed", "1")
+    done = project.harness("fuzz", SUITE, "--op", "doubled", *where)
+    assert "agreement 3" in " ".join(done.out.split())
+    assert "uninitialised-read  " not in done.out
