@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from harness.cli.command import Parser
 from harness.engines.cuda.sanitizers.suppressions import FILE as ACCEPTS
-from harness.errors import UsageError
+from harness.errors import UsageError, unknown
 from harness.findings.known_issues import FILE as KNOWN
 from harness.libraries import absolute_path
 from harness.model.compute_sanitizer_report import Tool
@@ -117,14 +117,34 @@ def add_engine(parser: Parser) -> None:
     add_time_limit(parser)
 
 
-def add_time_limit(parser: Parser) -> None:
+def add_time_limit(parser: Parser, default: float = TIME_LIMIT_S) -> None:
     parser.add_rare(
         "--time-limit",
         type=seconds,
-        default=TIME_LIMIT_S,
+        default=default,
         metavar="SECONDS",
         help="time limit of one case (default: %(default)g)",
     )
+
+
+def add_fixed_seed(parser: Parser) -> None:
+    """`--seed`, of a command that draws equal cases each time."""
+    parser.add_argument(
+        "--seed", type=int, default=0, metavar="S", help="another seed draws other cases (default: %(default)s)"
+    )
+
+
+def names_in(kind: str, text: str, known: Iterable[str]) -> tuple[str, ...]:
+    """Return the names in a list with commas, each once.
+
+    Raises:
+        UsageError: one is not known.
+    """
+    names = tuple(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
+    for name in names:
+        if name not in set(known):
+            raise unknown(kind, name, known)
+    return names
 
 
 def add_sanitizer(parser: Parser) -> None:

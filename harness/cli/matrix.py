@@ -2,19 +2,29 @@
 
 import argparse
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
 from harness import catalogue, libraries
 from harness.cli.command import ExitStatus, Parser
-from harness.cli.common_options import add_device, add_libraries, add_suites, json_path, plan_of, positive, seconds
+from harness.cli.common_options import (
+    add_device,
+    add_fixed_seed,
+    add_libraries,
+    add_suites,
+    add_time_limit,
+    json_path,
+    names_in,
+    plan_of,
+    positive,
+)
 from harness.cli.hypothesis_folder import use_hypothesis_folder
 from harness.cli.output import ProgressLine, print_lines
 from harness.compiling.build_cache import FOLDER, BuildCache
 from harness.documents.build_matrix import BuildMatrix
 from harness.documents.files import dumps, write_text
-from harness.errors import UsageError, store_error, unknown
+from harness.errors import UsageError, store_error
 from harness.matrix.baseline import Figure, changes, read_baseline
 from harness.matrix.cells import AMD_SHARED_BYTES
 from harness.matrix.collection import CollectionRequest
@@ -110,17 +120,9 @@ exit status: 0 the matrix was made; 1 a figure of --fail-on is worse than in the
         metavar="N",
         help="sets of types and constants of each kernel of a suite, users' sizes first (default: %(default)s)",
     )
-    parser.add_argument(
-        "--seed", type=int, default=0, metavar="S", help="another seed draws other cases (default: %(default)s)"
-    )
+    add_fixed_seed(parser)
     parser.add_rare("--processes", type=positive, metavar="N", help="compilers at once (default: one per core)")
-    parser.add_rare(
-        "--time-limit",
-        type=seconds,
-        default=TIME_LIMIT_S,
-        metavar="SECONDS",
-        help="time limit of one case (default: %(default)g)",
-    )
+    add_time_limit(parser, TIME_LIMIT_S)
     parser.add_rare(
         "--target",
         action=JoinedByCommas,
@@ -149,7 +151,7 @@ exit status: 0 the matrix was made; 1 a figure of --fail-on is worse than in the
 
 def _targets(text: str) -> tuple[CompileTarget, ...]:
     """Parse the value of `--target`."""
-    names = _chosen("target", text, AMD_SHARED_BYTES)
+    names = names_in("target", text, AMD_SHARED_BYTES)
     return tuple(CompileTarget(vendor=Vendor.AMD, arch=name, warp_size=AMD_LANES) for name in names)
 
 
@@ -157,17 +159,4 @@ def _figures(text: str, *, has_baseline: bool) -> tuple[Figure, ...]:
     """Parse the value of `--fail-on`."""
     if text and not has_baseline:
         raise UsageError("--fail-on compares with a baseline: add --baseline FILE")
-    return tuple(map(Figure, _chosen("figure", text, Figure)))
-
-
-def _chosen(kind: str, text: str, known: Iterable[str]) -> tuple[str, ...]:
-    """Return the names in a list with commas, each once.
-
-    Raises:
-        UsageError: one is not known.
-    """
-    names = tuple(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
-    for name in names:
-        if name not in set(known):
-            raise unknown(kind, name, known)
-    return names
+    return tuple(map(Figure, names_in("figure", text, Figure)))

@@ -7,12 +7,22 @@ from pathlib import Path
 
 from harness import libraries
 from harness.cli.command import ExitStatus, Parser
-from harness.cli.common_options import add_device, add_libraries, add_suites, json_path, plan_of, positive, seconds
+from harness.cli.common_options import (
+    add_device,
+    add_fixed_seed,
+    add_libraries,
+    add_suites,
+    add_time_limit,
+    json_path,
+    names_in,
+    plan_of,
+    positive,
+)
 from harness.cli.hypothesis_folder import use_hypothesis_folder
 from harness.cli.output import print_lines, print_progress
 from harness.documents.files import dumps, write_text
 from harness.documents.upgrade_report import UpgradeReport, UpgradeVerdict
-from harness.errors import UsageError, store_error, unknown
+from harness.errors import UsageError, store_error
 from harness.findings.triton_process import PACKAGE
 from harness.model.engine_traits import VIRTUAL
 from harness.project_settings import JoinedByCommas
@@ -114,9 +124,7 @@ completes no more, or a suite loads no more; 2 usage or harness error; 3 nothing
         metavar="N",
         help="cases of each op on each device, of users' sizes first (default: %(default)s)",
     )
-    parser.add_argument(
-        "--seed", type=int, default=0, metavar="S", help="another seed draws other cases (default: %(default)s)"
-    )
+    add_fixed_seed(parser)
     parser.add_argument(
         "--fail-on",
         action=JoinedByCommas,
@@ -134,13 +142,7 @@ completes no more, or a suite loads no more; 2 usage or harness error; 3 nothing
         help=f"where cases run: {', '.join(RECORDING)} (default: %(default)s)",
     )
     parser.add_rare("--processes", type=positive, metavar="N", help="processes at once (default: one per core)")
-    parser.add_rare(
-        "--time-limit",
-        type=seconds,
-        default=TIME_LIMIT_S,
-        metavar="SECONDS",
-        help="time limit of one case (default: %(default)g)",
-    )
+    add_time_limit(parser, TIME_LIMIT_S)
     add_libraries(parser)
 
 
@@ -150,8 +152,4 @@ def _verdicts(text: str) -> tuple[UpgradeVerdict, ...]:
     Raises:
         UsageError: a name is no verdict.
     """
-    names = tuple(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
-    for name in names:
-        if name not in set(UpgradeVerdict):
-            raise unknown("verdict", name, UpgradeVerdict)
-    return tuple(map(UpgradeVerdict, names)) or FAILING
+    return tuple(map(UpgradeVerdict, names_in("verdict", text, UpgradeVerdict))) or FAILING
