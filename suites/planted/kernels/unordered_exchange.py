@@ -8,55 +8,28 @@ BLOCK = 128
 """One number for each thread of four warps."""
 
 
+EXCHANGE = """
+{
+.reg .b32 own, other;
+.shared .align 4 .b8 exchanged[512];
+mov.u32 own, %tid.x;
+shl.b32 own, own, 2;
+xor.b32 other, own, 256;
+mov.b32 $0, exchanged;
+add.s32 own, own, $0;
+add.s32 other, other, $0;
+st.shared.b32 [own], $1;
+BARRIER
+ld.shared.b32 $0, [other];
+}
+"""
+
+
 @triton.jit
-def exchange_kernel(x, y, T, WAITS: tl.constexpr, BLOCK: tl.constexpr):
+def exchange_kernel(x, y, T, EXCHANGE: tl.constexpr, BLOCK: tl.constexpr):
     o = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     value = tl.load(x + o, mask=o < T, other=0.0)
-    if WAITS:
-        swapped = tl.inline_asm_elementwise(
-            """
-            {
-            .reg .b32 own, other;
-            .shared .align 4 .b8 exchanged[512];
-            mov.u32 own, %tid.x;
-            shl.b32 own, own, 2;
-            xor.b32 other, own, 256;
-            mov.b32 $0, exchanged;
-            add.s32 own, own, $0;
-            add.s32 other, other, $0;
-            st.shared.b32 [own], $1;
-            bar.sync 0;
-            ld.shared.b32 $0, [other];
-            }
-            """,
-            "=&r,r",
-            [value],
-            dtype=tl.float32,
-            is_pure=False,
-            pack=1,
-        )
-    else:
-        swapped = tl.inline_asm_elementwise(
-            """
-            {
-            .reg .b32 own, other;
-            .shared .align 4 .b8 exchanged[512];
-            mov.u32 own, %tid.x;
-            shl.b32 own, own, 2;
-            xor.b32 other, own, 256;
-            mov.b32 $0, exchanged;
-            add.s32 own, own, $0;
-            add.s32 other, other, $0;
-            st.shared.b32 [own], $1;
-            ld.shared.b32 $0, [other];
-            }
-            """,
-            "=&r,r",
-            [value],
-            dtype=tl.float32,
-            is_pure=False,
-            pack=1,
-        )
+    swapped = tl.inline_asm_elementwise(EXCHANGE, "=&r,r", [value], dtype=tl.float32, is_pure=False, pack=1)
     tl.store(y + o, swapped)
 
 
@@ -64,5 +37,6 @@ def exchange(x: torch.Tensor, *, waits: bool) -> torch.Tensor:
     x = x.contiguous()
     programs = triton.cdiv(x.shape[0], BLOCK)
     y = torch.empty(programs * BLOCK, dtype=x.dtype, device=x.device)
-    exchange_kernel[(programs,)](x, y, x.shape[0], WAITS=waits, BLOCK=BLOCK, num_warps=4)
+    text = EXCHANGE.replace("BARRIER", "bar.sync 0;" if waits else "")
+    exchange_kernel[(programs,)](x, y, x.shape[0], EXCHANGE=text, BLOCK=BLOCK, num_warps=4)
     return y
