@@ -18,6 +18,8 @@ from harness.model.run import CompiledFlaw
 
 FOLDER = Path(__file__).with_name("kernels")
 NAMES = tuple(sorted(path.stem for path in FOLDER.glob("[a-z]*.py")))
+ERROR = "error"
+"""What a run shows that executed nothing: no release is expected to."""
 DEVICES = {80: "a100", 90: "h200", 100: "b200", 120: "rtx-pro-6000"}
 
 
@@ -35,7 +37,7 @@ class Shown:
 
     @property
     def is_fault(self) -> bool:
-        return self.kind not in {"right", "error"}
+        return self.kind not in {"right", ERROR}
 
     def __str__(self) -> str:
         return f"{self.kind}: {self.text}"
@@ -75,7 +77,7 @@ def run(case: Any) -> Shown:
     if flaws:
         return Shown(kind=flaws[0].kind, text=f"{flaws[0].opcode} at {flaws[0].site.source}")
     if reason:
-        return Shown(kind="error", text=reason)
+        return Shown(kind=ERROR, text=reason)
     if not case.agrees(values, case.reference(*case.arguments())):
         return Shown(kind="values", text="differ from the definition")
     return Shown(kind="right", text="values and accesses")
