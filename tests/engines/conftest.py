@@ -158,7 +158,7 @@ class HardwareRepeater:
         """Names of operations of kernels that were compared."""
 
     def wrap(self, launches: Launches) -> LaunchHandler:
-        comparison = LaunchComparison(launches, HardwareMachine(self._arch, self._cache))
+        comparison = LaunchComparison(launches, HardwareMachine("the GPU", self._arch, self._cache))
         self._comparisons.append(comparison)
 
         def launch(request: LaunchRequest) -> None:

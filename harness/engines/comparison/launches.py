@@ -29,6 +29,8 @@ class CannotRepeat(Exception):
 class OtherMachine(Protocol):
     """Executes launches again."""
 
+    name: str
+    """The name in reports."""
     arch: int
     """The architecture that it executes code for."""
     plainer: tuple[Plainer, ...]
@@ -50,7 +52,7 @@ class LaunchComparison:
 
     def __init__(self, launches: Launches, other: OtherMachine) -> None:
         self._virtual = launches
-        self._other = other
+        self.other = other
         self._is_paused = False
         self._plainer: Plainer | None = None
         self.begin()
@@ -76,7 +78,7 @@ class LaunchComparison:
         reasons = (
             _incomparable_case(case_launches),
             _foreign_argument(request),
-            incomparable.reason(request.ttir, emulated, self._other.arch),
+            incomparable.reason(request.ttir, emulated, self.other.arch),
         )
         if reason := next(filter(None, reasons), ""):
             self._virtual(request)
@@ -94,7 +96,7 @@ class LaunchComparison:
             return
         self.unfinished = kernel
         try:
-            after = self._other.repeat(request, before, self._plainer)
+            after = self.other.repeat(request, before, self._plainer)
         except CannotRepeat as error:
             self.skipped.append((kernel, str(error)))
         else:
@@ -111,14 +113,14 @@ class LaunchComparison:
         """
         errors = dict[str, torch.Tensor]()
         differences = self._differences(done, after, errors)
-        for plainer in self._other.plainer:
+        for plainer in self.other.plainer:
             unexplained = [
                 name for name, seen in differences.items() if not seen.is_explained and seen.agrees_once is None
             ]
             if not unexplained:
                 break
             try:
-                plain = self._differences(done, self._other.repeat(done.request, done.before, plainer), errors)
+                plain = self._differences(done, self.other.repeat(done.request, done.before, plainer), errors)
             except CannotRepeat:
                 continue
             for name in unexplained:

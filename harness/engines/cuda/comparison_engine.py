@@ -1,14 +1,9 @@
-"""The comparison engine: cases run on the virtual GPU, and each launch is repeated on the hardware GPU and compared.
-
-The library sees the virtual GPU and continues with its results.  Runs carry everything that the virtual engine reports.
-"""
+"""The engines that repeat each launch on the hardware GPU, and compare it with TTIR or with PTX on the CPU."""
 
 import os
-from dataclasses import replace
 from pathlib import Path
-from typing import TypeVar
 
-from harness.engines.comparison.launches import LaunchComparison
+from harness.engines.comparison.comparing_engine import ComparingEngine
 from harness.engines.cuda.cuda_errors import as_fault
 from harness.engines.cuda.emulation import gpu_of_worker, use_one_connection
 from harness.engines.cuda.gpus.canary import CANARY_ELEMENTS, check_memory, wait_for_memory
@@ -17,21 +12,14 @@ from harness.engines.cuda.memory.driver_memory import CudaError, DeviceMemory
 from harness.engines.cuda.repeated_launches import HardwareMachine
 from harness.engines.ptx.engine import PtxLaunches
 from harness.engines.triton import triton_seam
-from harness.engines.virtual.engine import VirtualEngine
 from harness.engines.virtual.launches import Launches
 from harness.execution.reruns import Rerun
-from harness.model.case import Case
 from harness.model.device import DeviceProfile
 from harness.model.engine_traits import COMPARISON, PTX_ON_CUDA
-from harness.model.launch_difference import CaseAgreement
-from harness.model.op import Op
-from harness.model.paired_run import PairedRun, PairedRunRequest
-from harness.model.run import Run
-
-R = TypeVar("R", bound=Run)
+from harness.model.run import Ending
 
 
-class ComparisonEngine(VirtualEngine):
+class ComparisonEngine(ComparingEngine):
     """Runs cases on the virtual GPU and compares their launches with those of one hardware GPU."""
 
     traits = COMPARISON
@@ -41,10 +29,6 @@ class ComparisonEngine(VirtualEngine):
     _gpu: RealGpu
     _cache: Path
     """Triton's cache of whole builds.  Set by `emulate`, like `_gpu`."""
-
-    def __init__(self) -> None:
-        super().__init__(self._compare_launches)
-        self._comparison: LaunchComparison | None = None
 
     def prepare(self) -> None:
         """Prepare like the virtual engine, but leave the hardware GPU visible."""
@@ -71,39 +55,12 @@ class ComparisonEngine(VirtualEngine):
         except CudaError as error:
             return f"the GPU cannot be used: {error}"
 
-    def run(self, op: Op, case: Case) -> Run:
-        """Run one case on the virtual GPU and repeat its launches on the hardware GPU."""
-        assert self._comparison is not None, "emulate a device first"
-        self._comparison.begin()
-        return self._with_agreement(super().run(op, case), self._comparison)
+    def make_machine(self, launches: Launches) -> HardwareMachine:
+        del launches
+        return HardwareMachine(self._gpu.name, self._gpu.arch, self._cache)
 
-    def run_paired(self, op: Op, request: PairedRunRequest) -> PairedRun:
-        """Run one case on the virtual GPU; repeat its launches only if the request asks for plainer builds."""
-        assert self._comparison is not None, "emulate a device first"
-        if request.plainer is None:
-            with self._comparison.paused():
-                return super().run_paired(op, request)
-        self._comparison.begin()
-        with self._comparison.recompiled(request.plainer):
-            run = super().run_paired(op, request)
-        return self._with_agreement(run, self._comparison)
-
-    def _with_agreement(self, run: R, comparison: LaunchComparison) -> R:
-        """Return the run with the outcome of the comparison."""
-        return replace(
-            run,
-            ending=as_fault(run.ending, comparison.unfinished),
-            agreement=CaseAgreement(
-                gpu=self._gpu.name,
-                launches=comparison.launches,
-                differences=tuple(comparison.differences),
-                skipped=tuple(comparison.skipped),
-            ),
-        )
-
-    def _compare_launches(self, launches: Launches) -> LaunchComparison:
-        self._comparison = LaunchComparison(launches, HardwareMachine(self._gpu.arch, self._cache))
-        return self._comparison
+    def blamed_ending(self, ending: Ending, unfinished: str | None) -> Ending:
+        return as_fault(ending, unfinished)
 
 
 class PtxOnCudaEngine(ComparisonEngine):

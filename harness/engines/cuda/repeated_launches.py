@@ -26,7 +26,8 @@ class HardwareMachine:
 
     plainer: tuple[Plainer, ...] = tuple(Plainer)
 
-    def __init__(self, arch: int, cache: Path) -> None:
+    def __init__(self, name: str, arch: int, cache: Path) -> None:
+        self.name = name
         self.arch = arch
         self._cache = cache
 

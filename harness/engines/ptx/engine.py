@@ -23,7 +23,11 @@ class PtxLaunches(Launches):
 
     def __init__(self, **parts: Any) -> None:
         super().__init__(**parts)
-        self.builds = PtxBuilds(self.settings.builds, self.settings.executor)
+        self.builds = PtxBuilds(
+            self.settings.builds,
+            self.settings.executor,
+            lambda seconds: self.case_launches.add_seconds("ptx", seconds),
+        )
 
     def _executor(
         self, compiled: CompiledTtir, request: LaunchRequest, resident: ResidentLaunch, events: EventCollector
@@ -32,9 +36,8 @@ class PtxLaunches(Launches):
         # Exact values, random roundings and samples of programs are of TTIR.
         if launch.is_exact or launch.is_oversized or self.handlers is not HANDLERS:
             return super()._executor(compiled, request, resident, events)
-        case, before = self.case_launches, self.builds.seconds
+        case = self.case_launches
         build = self.builds.of(compiled.facts.build, request.ttir, self.device.arch, compiled.facts.options)
-        case.add_seconds("ptx", self.builds.seconds - before)
         return PtxExecutor(
             launch=launch,
             build=build,

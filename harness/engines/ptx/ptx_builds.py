@@ -2,7 +2,7 @@
 
 import json
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
@@ -73,13 +73,20 @@ class PtxBuild:
 class PtxBuilds:
     """Compiles kernels to PTX."""
 
-    def __init__(self, folder: Path | None, mode: ExecutorMode) -> None:
-        """`folder` keeps what is compiled, None to keep nothing; `mode` decides whether native code is made."""
+    def __init__(
+        self, folder: Path | None, mode: ExecutorMode, add_seconds: Callable[[float], None] | None = None
+    ) -> None:
+        """Compile nothing yet.
+
+        Args:
+            folder: keeps what is compiled; None to keep nothing.
+            mode: decides whether native code is made.
+            add_seconds: gets the seconds that compiling took, each time.
+        """
         self._folder = folder
         self._policy = NativePolicy(mode, folder)
         self._known: dict[str, PtxBuild] = {}
-        self.seconds = 0.0
-        """The seconds that compiling took so far."""
+        self._add_seconds = add_seconds
 
     def of(self, digest: str, ttir: str, arch: int, options: Mapping[str, Any]) -> PtxBuild:
         """Return the PTX of a kernel.
@@ -90,7 +97,8 @@ class PtxBuilds:
         if digest not in self._known:
             began = time.perf_counter()
             self._known[digest] = self._read(digest) or self._compile(digest, ttir, arch, options)
-            self.seconds += time.perf_counter() - began
+            if self._add_seconds is not None:
+                self._add_seconds(time.perf_counter() - began)
         return self._known[digest]
 
     def _read(self, digest: str) -> PtxBuild | None:
