@@ -16,7 +16,7 @@ class EngineTraits:
     factory: str = ""
     """Module and name of the callable that makes the engine in a worker: `module:factory`."""
     place: str = ""
-    """The GPUs that it runs on, for the help of `--engine`."""
+    """The GPUs that an engine of one machine runs on, for the help of `--engine`."""
     aliases: tuple[str, ...] = ()
     """Other names on the command line."""
     needs_gpu: bool = False
@@ -79,7 +79,6 @@ CUDA = EngineTraits(
 COMPARISON = EngineTraits(
     name="cuda,virtual",
     factory="harness.engines.cuda.comparison_engine:ComparisonEngine",
-    place="both",
     aliases=("virtual,cuda",),
     needs_gpu=True,
     has_provenance=True,
@@ -90,7 +89,6 @@ COMPARISON = EngineTraits(
 PTX_COMPARISON = EngineTraits(
     name="virtual,ptx",
     factory="harness.engines.ptx.ptx_comparison:PtxComparisonEngine",
-    place="both",
     aliases=("ptx,virtual",),
     has_provenance=True,
     has_shadow=True,
@@ -101,7 +99,6 @@ PTX_COMPARISON = EngineTraits(
 PTX_ON_CUDA = EngineTraits(
     name="cuda,ptx",
     factory="harness.engines.cuda.comparison_engine:PtxOnCudaEngine",
-    place="both",
     aliases=("ptx,cuda",),
     needs_gpu=True,
     has_provenance=True,
