@@ -1,10 +1,8 @@
 """Comparisons of one thread, and what is chosen by them."""
 
-from collections.abc import Mapping
-
 import numpy as np
 
-from harness.engines.ptx.lane_forms import Compute, bits_reader, split_writers
+from harness.engines.ptx.lane_forms import bits_reader, split_writers
 from harness.engines.ptx.lane_types import DTYPES
 from harness.engines.ptx.ptx_kernel import PtxInstruction
 from harness.engines.ptx.wave import Effect, RegisterRows, Wave
@@ -12,40 +10,9 @@ from harness.engines.virtual.numbers.elements import flushed
 from harness.engines.virtual.operations.ptx_instructions import (
     parts_of,
     register_of,
+    relation,
     width,
 )
-
-_ORDERED: Mapping[str, Compute] = {
-    "eq": np.equal,
-    "ne": np.not_equal,
-    "lt": np.less,
-    "le": np.less_equal,
-    "gt": np.greater,
-    "ge": np.greater_equal,
-    "lo": np.less,
-    "ls": np.less_equal,
-    "hi": np.greater,
-    "hs": np.greater_equal,
-}
-
-
-def _relation(predicate: str, is_float: bool) -> Compute:  # noqa: FBT001 - a private choice
-    """Return a comparison.  With a NaN, ordered ones are false and those that end in `u` are true."""
-    if not is_float:
-        return _ORDERED[predicate]
-    if predicate == "num":
-        return lambda left, right: ~(np.isnan(left) | np.isnan(right))
-    if predicate == "nan":
-        return lambda left, right: np.isnan(left) | np.isnan(right)
-    if predicate == "ne":
-        return lambda left, right: (left < right) | (left > right)
-    if predicate == "neu":
-        return np.not_equal
-    if predicate in _ORDERED:
-        return _ORDERED[predicate]
-    opposite = {"equ": "ne", "ltu": "ge", "leu": "gt", "gtu": "le", "geu": "lt"}[predicate]
-    ordered = _relation(opposite, is_float=True)
-    return lambda left, right: ~ordered(left, right)
 
 
 def compare(instruction: PtxInstruction, rows: RegisterRows) -> Effect:
@@ -56,7 +23,7 @@ def compare(instruction: PtxInstruction, rows: RegisterRows) -> Effect:
     if kind not in DTYPES:
         return _packed_compare(instruction, rows)
     dtype = DTYPES[kind]
-    relation = _relation(words[1], is_float=kind[0] == "f")
+    holds = relation(words[1], is_float=kind[0] == "f")
     left, right = (rows.reader(operand, dtype) for operand in operands[1:3])
     writes = split_writers(operands[0], rows)
     flush = "ftz" in words
@@ -67,7 +34,7 @@ def compare(instruction: PtxInstruction, rows: RegisterRows) -> Effect:
         first, second = left(wave), right(wave)
         if flush:
             first, second = flushed(first), flushed(second)
-        result = relation(first, second)
+        result = holds(first, second)
         values = [result, ~result] if len(writes) > 1 else [result]
         if join is not None and with_predicate is not None:
             values = [join(value, with_predicate(wave)) for value in values]
@@ -80,7 +47,7 @@ def compare(instruction: PtxInstruction, rows: RegisterRows) -> Effect:
 def set_where(instruction: PtxInstruction, rows: RegisterRows) -> Effect:
     """`set`: one, or all bits of an integer, where a comparison holds; for packed numbers each on its own."""
     target, source = instruction.words[-2:]
-    relation = _relation(instruction.words[1], is_float=source[0] in "fb" and not source.startswith("b3"))
+    compared = relation(instruction.words[1], is_float=source[0] in "fb" and not source.startswith("b3"))
     reads = [bits_reader(operand, width(source), rows) for operand in instruction.operands[1:3]]
     write = rows.writer(instruction.operands[0])
     is_integer = target[0] in "su"
@@ -89,7 +56,7 @@ def set_where(instruction: PtxInstruction, rows: RegisterRows) -> Effect:
         left, right = (
             parts_of(np.ascontiguousarray(np.broadcast_to(read(wave), (wave.size,))), source) for read in reads
         )
-        holds = relation(left, right)
+        holds = compared(left, right)
         if is_integer:
             write(wave, np.where(holds[..., 0], np.uint32(0xFFFFFFFF), np.uint32(0)))
         else:
@@ -101,7 +68,7 @@ def set_where(instruction: PtxInstruction, rows: RegisterRows) -> Effect:
 def _packed_compare(instruction: PtxInstruction, rows: RegisterRows) -> Effect:
     kind = instruction.kind
     bits = width(kind)
-    relation = _relation(instruction.words[1], is_float=True)
+    holds = relation(instruction.words[1], is_float=True)
     reads = [bits_reader(operand, bits, rows) for operand in instruction.operands[1:3]]
     writes = split_writers(instruction.operands[0], rows)
 
@@ -109,7 +76,7 @@ def _packed_compare(instruction: PtxInstruction, rows: RegisterRows) -> Effect:
         left, right = (
             parts_of(np.ascontiguousarray(np.broadcast_to(read(wave), (wave.size,))), kind) for read in reads
         )
-        result = relation(left, right)
+        result = holds(left, right)
         parts = [result[..., 0], result[..., 1]] if result.shape[-1] == 2 else [result[..., 0], ~result[..., 0]]
         for write, part in zip(writes, parts, strict=False):
             write(wave, part)

@@ -227,9 +227,9 @@ def permute(opcode: Opcode, sources: Sequence[Array]) -> Array:
     return result
 
 
-_COMPARISONS: Mapping[str, Compute] = {
+_ORDERED: Mapping[str, Compute] = {
     "eq": np.equal,
-    "ne": lambda left, right: (left != right) & ~(np.isnan(left) | np.isnan(right)),
+    "ne": np.not_equal,
     "lt": np.less,
     "le": np.less_equal,
     "gt": np.greater,
@@ -238,19 +238,32 @@ _COMPARISONS: Mapping[str, Compute] = {
     "ls": np.less_equal,
     "hi": np.greater,
     "hs": np.greater_equal,
-    "num": lambda left, right: ~(np.isnan(left) | np.isnan(right)),
-    "nan": lambda left, right: np.isnan(left) | np.isnan(right),
 }
+
+
+def relation(predicate: str, *, is_float: bool) -> Compute:
+    """Return a comparison.  With a NaN, ordered ones are false and those that end in `u` are true."""
+    if not is_float:
+        return _ORDERED[predicate]
+    if predicate == "num":
+        return lambda left, right: ~(np.isnan(left) | np.isnan(right))
+    if predicate == "nan":
+        return lambda left, right: np.isnan(left) | np.isnan(right)
+    if predicate == "ne":
+        return lambda left, right: (left < right) | (left > right)
+    if predicate == "neu":
+        return np.not_equal
+    if predicate in _ORDERED:
+        return _ORDERED[predicate]
+    opposite = {"equ": "ne", "ltu": "ge", "leu": "gt", "gtu": "le", "geu": "lt"}[predicate]
+    ordered = relation(opposite, is_float=True)
+    return lambda left, right: ~ordered(left, right)
 
 
 def compare(opcode: Opcode, sources: Sequence[Array]) -> Sequence[Array]:
     """`setp`: the predicate and its negation; of packed halves, one predicate for each half."""
-    predicate = opcode.words[0]
     left, right = (_flushed(opcode, parts_of(source, opcode.kind)) for source in sources)
-    unordered = predicate.endswith("u") and predicate[:-1] in _COMPARISONS
-    result = _COMPARISONS[predicate[:-1] if unordered else predicate](left, right)
-    if unordered:
-        result = result | np.isnan(left) | np.isnan(right)
+    result = relation(opcode.words[0], is_float=left.dtype.kind == "f")(left, right)
     return [result[..., 0], result[..., 1]] if result.shape[-1] == 2 else [result[..., 0], ~result[..., 0]]
 
 
