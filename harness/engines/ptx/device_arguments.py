@@ -7,7 +7,7 @@ import numpy as np
 
 from harness.engines.ptx.memories import GlobalMemory, MemoryRegion
 from harness.engines.ptx.ptx_builds import PtxBuild
-from harness.engines.ptx.tensor_maps import SWIZZLE_BYTES, TensorMap, encode
+from harness.engines.ptx.tensor_maps import ELEMENT_KINDS, SWIZZLE_BYTES, TensorMap, encode
 from harness.engines.ptx.threads import Array
 from harness.engines.ttir.ir import Function, Type
 from harness.engines.virtual.binding import Binding
@@ -81,16 +81,11 @@ class DeviceArguments:
         tensor = TensorMap(
             address=self._address(descriptor.base),
             element_bytes=size,
-            kind="",
+            kind=kind.element if kind.element in ELEMENT_KINDS.values() else "",
             extents=tuple(extents),
             strides=tuple(strides),
             box=tuple(int(extent) for extent in facts["block_size"])[::-1],
             swizzle=SWIZZLE_BYTES[int(facts["swizzle"])],
             fills_with_nan=bool(descriptor.pads_with_nan.flat[0]),
         )
-        return encode(tensor, _type_number(kind, size))
-
-
-def _type_number(kind: Type, size_bytes: int) -> int:
-    """Return the number of a descriptor's element type; integers have that of their size."""
-    return {"f16": 6, "f32": 7, "f64": 9, "bf16": 10}.get(kind.element, {1: 0, 2: 1, 4: 2, 8: 4}[size_bytes])
+        return encode(tensor)

@@ -110,8 +110,13 @@ class TensorMap:
         return address, inside
 
 
-def encode(tensor: TensorMap, kind: int) -> bytes:
-    """Return the bytes of a map; `kind` is the number of its element type."""
+def encode(tensor: TensorMap) -> bytes:
+    """Return the bytes of a map; the element type is the first one of its kind and size."""
+    kind = next(
+        number
+        for number, size in enumerate(ELEMENT_BYTES)
+        if size == tensor.element_bytes and ELEMENT_KINDS.get(number, "") == tensor.kind
+    )
     fields: Any = np.zeros(1, LAYOUT)
     item, rank = fields[0], len(tensor.extents)
     item["global_address"], item["rank"], item["elemtype"] = tensor.address, rank - 1, kind
