@@ -184,8 +184,8 @@ class _Reader:
             returns_to: the label after an inlined function; empty for the entry.
         """
         outer, self._scopes = self._scopes, [_Scope()]
-        self._declare(body)
         parts = list(_statements(body))
+        self._declare_labels(parts)
         calls = _Calls(renamed, depth, returns_to)
         for index, (kind, text) in enumerate(parts):
             match kind:
@@ -203,12 +203,11 @@ class _Reader:
                     self._statement(text, calls)
         self._scopes = outer
 
-    def _declare(self, body: str) -> None:
-        """Give the labels of the outermost scope their names before branches refer to them."""
-        self._declare_labels(list(_statements(body)))
-
     def _declare_labels(self, parts: list[tuple[str, str]]) -> None:
-        """Give the labels of a scope that begins with these statements names of their own."""
+        """Give the labels of a scope names of their own, before branches refer to them.
+
+        The scope begins with these statements.
+        """
         depth = 0
         for kind, text in parts:
             if kind == "open":

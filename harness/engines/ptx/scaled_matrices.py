@@ -18,13 +18,15 @@ _ELEMENTS = frozenset({"e4m3", "e5m2", "e2m1"})
 HEIGHT, WIDTH = 16, 8
 
 
-def scaled_effect(instruction: PtxInstruction, rows: RegisterRows) -> Effect:
-    """Return the effect of a product with scaled blocks.
+def scaled_effect(instruction: PtxInstruction, rows: RegisterRows) -> Effect | None:
+    """Return the effect of a product with scaled blocks; None for another instruction.
 
     Raises:
         CannotExecute: it has a form that is not known.
     """
     words = instruction.words
+    if words[0] != "mma" or "block_scale" not in words:
+        return None
     shape = next((found for word in words if (found := re.match(r"m16n8k(\d+)$", word))), None)
     vectors = next((count for word, count in _VECTORS.items() if word in words), 1)
     kinds = [word for word in words if word in _ELEMENTS]

@@ -20,7 +20,7 @@ from harness.engines.ptx.lanes import lane_effect
 from harness.engines.ptx.matrices import matrix_effect
 from harness.engines.ptx.memories import shared_layout, variable_addresses
 from harness.engines.ptx.native.native_runs import NativePolicy, NativeRuns
-from harness.engines.ptx.ptx_kernel import Negated, PtxInstruction, PtxKernel, Register
+from harness.engines.ptx.ptx_kernel import PtxInstruction, PtxKernel, Register
 from harness.engines.ptx.ptx_text import ASSERTION
 from harness.engines.ptx.scaled_matrices import scaled_effect
 from harness.engines.ptx.tensor_instructions import tensor_memory_effect
@@ -29,23 +29,11 @@ from harness.engines.ptx.warps import warp_effect
 from harness.engines.ptx.wave import Effect, RegisterRows, Wave
 from harness.engines.virtual.machine import CannotExecuteAt, TooManyTrips
 from harness.engines.virtual.native.native_code import ExecutorMode
+from harness.engines.virtual.operations import ptx_instructions
 from harness.errors import CannotExecute
 
 T = TypeVar("T")
-NO_EFFECT = frozenset(
-    [
-        "griddepcontrol",
-        "nanosleep",
-        "fence",
-        "membar",
-        "prefetch",
-        "prefetchu",
-        "discard",
-        "applypriority",
-        "setmaxnreg",
-        "pmevent",
-    ]
-)
+NO_EFFECT = ptx_instructions.NO_EFFECT - {"bar", "barrier"} | {"applypriority", "setmaxnreg", "pmevent"}
 """Roots of instructions that change no register here, and order what is in order already."""
 FAIR_STEPS = 8
 """Every this many steps the group that has waited longest runs."""
@@ -64,7 +52,7 @@ class _Block:
     blocking: Blocking | None = None
     jump: PtxInstruction | None = None
     condition: Callable[[Wave], Array] | None = None
-    """The guard of the jump."""
+    """The guard of the jump, or of the blocking instruction."""
     target: int = -1
     """The block that a branch leads to; -1 for the end of the kernel."""
 
@@ -89,12 +77,13 @@ class PreparedKernel:
     def _block(self, part: BasicBlock, number_of: Mapping[int, int]) -> _Block:
         instructions = self.kernel.instructions[part.first : part.end]
         last = instructions[-1]
+        condition = None if last.guard is None else self.rows.reader(last.guard, np.bool_)
         if is_blocking(last):
-            return _Block(effects=(), instructions=tuple(instructions), blocking=self._resolved(last, blocking_effect))
+            blocking = self._resolved(last, blocking_effect)
+            return _Block(effects=(), instructions=(last,), blocking=blocking, condition=condition)
         if not is_jump(last):
             return self._straight(instructions, part.first)
         block = self._straight(instructions[:-1], part.first)
-        condition = self._condition(last.guard)
         targets = target_blocks(self.kernel, number_of, last) if last.root == "bra" else ()
         return _Block(
             effects=block.effects,
@@ -103,9 +92,6 @@ class PreparedKernel:
             condition=condition,
             target=targets[0] if targets else -1,
         )
-
-    def _condition(self, guard: Register | Negated | None) -> Callable[[Wave], Array] | None:
-        return None if guard is None else self.rows.reader(guard, np.bool_)
 
     def _straight(self, instructions: Sequence[PtxInstruction], first: int) -> _Block:
         """Return a block of instructions that do not wait; `first` is the number of the first one in the kernel."""
@@ -153,17 +139,30 @@ def _is_empty(instruction: PtxInstruction) -> bool:
     }
 
 
+def _assertion_effect(instruction: PtxInstruction, rows: RegisterRows) -> Effect | None:
+    del rows
+    return partial(_fail_assertion, instruction) if instruction.root == ASSERTION else None
+
+
 def _fail_assertion(instruction: PtxInstruction, wave: Wave) -> None:
     report(wave, instruction, "failed assertion", int(wave.active()[0]), "which ends the launch")
     raise CannotExecute("anything after an assertion that does not hold")
 
 
+_RESOLVERS = (
+    lane_effect,
+    access_effect,
+    warp_effect,
+    matrix_effect,
+    scaled_effect,
+    copy_effect,
+    tensor_memory_effect,
+    _assertion_effect,
+)
+
+
 def _effect_of(instruction: PtxInstruction, rows: RegisterRows) -> Effect:
-    if instruction.root == ASSERTION:
-        return partial(_fail_assertion, instruction)
-    if instruction.root == "mma" and "block_scale" in instruction.words:
-        return scaled_effect(instruction, rows)
-    for resolve in (lane_effect, access_effect, warp_effect, matrix_effect, copy_effect, tensor_memory_effect):
+    for resolve in _RESOLVERS:
         effect = resolve(instruction, rows)
         if effect is not None:
             return effect
@@ -304,8 +303,8 @@ class WaveRunner:
         """Let threads reach a barrier; return those that go on."""
         assert block.blocking is not None
         (instruction,) = block.instructions
-        if instruction.guard is not None:
-            holds = self._prepared.rows.reader(instruction.guard, np.bool_)(self._wave)
+        if block.condition is not None:
+            holds = block.condition(self._wave)
             skipping = group & ~holds
             self._at[skipping] = number + 1
             group = group & holds
