@@ -176,10 +176,7 @@ class RaceShadow(SharedShadow):
         if self._shape.cluster == 1 or not self._has_ended.any():
             return
         gone: Array = np.take(self._has_ended, places // self._shared.stride)
-        if gone.any():
-            first = int(np.flatnonzero(gone)[0])
-            cell = int(places[first]) // self.cell_bytes
-            self._report(ENDED_CTA, instruction, (int(threads[first]), cell), (None, NOBODY), gone)
+        self._report_first(ENDED_CTA, instruction, (threads, places // self.cell_bytes), gone)
 
     def ended(self, threads: Array) -> None:
         before = self._has_ended
@@ -235,7 +232,8 @@ class RaceShadow(SharedShadow):
             self._set_writer(flat, issuer, self._clock[cluster, issuer, issuer], self.number_of(instruction))
             return
         place, agent = self._bulk_agents(by_cell)
-        for number, own in {(int(a), int(b)) for a, b in zip(place[:1], agent[:1], strict=True)}:
+        if len(flat):  # one thread issued the whole copy
+            number, own = place[0], agent[0]
             self._clock[number, own] = np.maximum(self._clock[number, own], issued[number, issuer[0]])
             self._clock[number, own, own] += 1
         self._set_writer(flat, agent, self._clock[place, agent, agent], self.number_of(instruction), is_async=True)
@@ -270,12 +268,7 @@ class RaceShadow(SharedShadow):
         writer = self._writer[cells]
         seen = np.take_along_axis(known, np.maximum(writer, 0)[:, None].astype(np.int64), axis=1)[:, 0]
         racing = (writer != NOBODY) & (self._written_at[cells] > seen)
-        if racing.any():
-            first = int(np.flatnonzero(racing)[0])
-            other = self._instructions[self._written_by[cells[first]]]
-            self._report(
-                RACE, instruction, (int(threads[first]), int(cells[first])), (other, int(writer[first])), racing
-            )
+        self._report_first(RACE, instruction, (threads, cells), racing, (self._written_by, writer))
 
     def _check_reads(
         self, instruction: PtxInstruction, threads: Array, cells: Array, agents: Array, known: Array
@@ -283,30 +276,44 @@ class RaceShadow(SharedShadow):
         """Check that all loads of each cell by other agents are known."""
         for reader in range(self._agents):
             racing = (self._read_at[reader, cells] > known[:, reader]) & (agents != reader)
-            if racing.any():
-                first = int(np.flatnonzero(racing)[0])
-                other = self._instructions[self._read_by[cells[first]]]
-                self._report(RACE, instruction, (int(threads[first]), int(cells[first])), (other, reader), racing)
+            self._report_first(RACE, instruction, (threads, cells), racing, (self._read_by, reader))
 
     def _check_fence(self, instruction: PtxInstruction, threads: Array, cells: Array, clusters: Array) -> None:
         writer = self._writer[cells]
         fenced = self._fenced[clusters, np.maximum(writer, 0)]
         missing = (writer != NOBODY) & ~self._is_async[cells] & (self._written_at[cells] > fenced)
-        if missing.any():
-            first = int(np.flatnonzero(missing)[0])
-            other = self._instructions[self._written_by[cells[first]]]
-            self._report(
-                UNFENCED, instruction, (int(threads[first]), int(cells[first])), (other, int(writer[first])), missing
-            )
+        self._report_first(UNFENCED, instruction, (threads, cells), missing, (self._written_by, writer))
 
     def _check_written(self, instruction: PtxInstruction, threads: Array, places: Array, size_bytes: int) -> None:
         written = self._shared.written[places]
         for byte in range(1, size_bytes):
             written = written & self._shared.written[places + byte]
         if not written.all():
-            first = int(np.flatnonzero(~written)[0])
-            cell = int(places[first]) // self.cell_bytes
-            self._report(UNWRITTEN, instruction, (int(threads[first]), cell), (None, NOBODY), ~written)
+            self._report_first(UNWRITTEN, instruction, (threads, places // self.cell_bytes), ~written)
+
+    def _report_first(
+        self,
+        kind: str,
+        instruction: PtxInstruction,
+        accesses: tuple[Array, Array],
+        mask: Array,
+        earlier: tuple[Array, Array | int] | None = None,
+    ) -> None:
+        """Record the first of the accesses in a mask, if there are any, with the number of all of them.
+
+        `accesses` are threads and cells.  `earlier` are the numbers of the other instructions by cell, and the other
+        agents by access.
+        """
+        if not mask.any():
+            return
+        first = int(mask.argmax())
+        thread, cell = (int(part[first]) for part in accesses)
+        other: PtxInstruction | None = None
+        agent = NOBODY
+        if earlier is not None:
+            other = self._instructions[earlier[0][cell]]
+            agent = int(np.broadcast_to(earlier[1], mask.shape)[first])
+        self._report(kind, instruction, (thread, cell), (other, agent), mask)
 
     def _report(
         self,
