@@ -8,7 +8,7 @@ import numpy as np
 
 from harness.engines.ptx.lane_types import DTYPES
 from harness.engines.ptx.memories import LOCAL_WINDOW, PARAMETER_WINDOW, SHARED_WINDOW, Flaw
-from harness.engines.ptx.ptx_kernel import Address, Operand, PtxInstruction, RegisterVector, Sink, Symbol
+from harness.engines.ptx.ptx_kernel import Address, Operand, PtxInstruction, Sink, Symbol, parts
 from harness.engines.ptx.threads import Array
 from harness.engines.ptx.wave import Effect, Read, RegisterRows, Wave, Write
 from harness.engines.virtual.operations.ptx_instructions import bits_dtype, parts_of, register_of, width
@@ -127,13 +127,12 @@ def spread(wave: Wave, active: Array, values: Array) -> Array:
 
 def _writers(destination: Operand, kind: str, rows: RegisterRows) -> list[Write]:
     """Return a writer for each element.  A load of signed numbers into a wider register extends their sign."""
-    parts = destination.parts if isinstance(destination, RegisterVector) else (destination,)
     signed = DTYPES.get(kind) if kind.startswith("s") else None
 
     def wrap(write: Write) -> Write:
         return write if signed is None else lambda wave, values: write(wave, values.view(signed))
 
-    return [wrap(rows.writer(part)) for part in parts]
+    return [wrap(rows.writer(part)) for part in parts(destination)]
 
 
 def _load_parameter(instruction: PtxInstruction, source: Address, rows: RegisterRows) -> Effect:
@@ -254,8 +253,7 @@ def _store(instruction: PtxInstruction, rows: RegisterRows) -> Effect:
     if "async" in instruction.words:
         raise CannotExecute(f"the PTX instruction {instruction.opcode}")
     access = _access(instruction, destination, instruction.kind, rows)
-    parts = source.parts if isinstance(source, RegisterVector) else (source,)
-    reads = [rows.reader(part, access.dtype) for part in parts]
+    reads = [rows.reader(part, access.dtype) for part in parts(source)]
 
     def effect(wave: Wave) -> None:
         active, addresses = access.lanes(wave)
@@ -319,10 +317,8 @@ def _atomic(instruction: PtxInstruction, rows: RegisterRows) -> Effect:
     result: Operand = Sink() if words[0] == "red" else operands.pop(0)
     access = _access(instruction, operands[0], kind, rows)
     compare = "cas" in words
-    parts = [operand.parts if isinstance(operand, RegisterVector) else (operand,) for operand in operands[1:]]
-    reads = [[rows.reader(part, access.dtype) for part in group] for group in parts]
-    results = result.parts if isinstance(result, RegisterVector) else (result,)
-    writes = [rows.writer(part) for part in results]
+    reads = [[rows.reader(part, access.dtype) for part in parts(operand)] for operand in operands[1:]]
+    writes = [rows.writer(part) for part in parts(result)]
     update = _swap if compare else _update(instruction)
 
     def effect(wave: Wave) -> None:

@@ -5,7 +5,7 @@ differs by a few units in the last place.
 """
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,7 +13,7 @@ import numpy as np
 
 from harness.engines.ptx.fragments import left_fragment, right_fragment, sum_fragment
 from harness.engines.ptx.lane_accesses import report
-from harness.engines.ptx.ptx_kernel import Operand, PtxInstruction, RegisterVector
+from harness.engines.ptx.ptx_kernel import Operand, PtxInstruction, parts
 from harness.engines.ptx.threads import WARP, Array
 from harness.engines.ptx.wave import Effect, Read, RegisterRows, Wave
 from harness.engines.virtual.numbers import float8
@@ -36,10 +36,6 @@ def matrix_effect(instruction: PtxInstruction, rows: RegisterRows) -> Effect | N
             return _store_matrices(instruction, rows)
         case _:
             return None
-
-
-def parts(operand: Operand) -> Sequence[Operand]:
-    return operand.parts if isinstance(operand, RegisterVector) else (operand,)
 
 
 def numbers_of(raw: Array, kind: str) -> Array:
@@ -183,7 +179,7 @@ def _small_left(depth: int) -> tuple[Array, Array]:
 
 
 def _load_matrices(instruction: PtxInstruction, rows: RegisterRows) -> Effect:
-    count, transposed = _form(instruction)
+    count, transposed = matrix_form(instruction)
     address = rows.address(instruction.operands[1])
     writers = [rows.writer(part) for part in parts(instruction.operands[0])]
 
@@ -204,7 +200,7 @@ def _load_matrices(instruction: PtxInstruction, rows: RegisterRows) -> Effect:
 
 
 def _store_matrices(instruction: PtxInstruction, rows: RegisterRows) -> Effect:
-    count, transposed = _form(instruction)
+    count, transposed = matrix_form(instruction)
     address = rows.address(instruction.operands[0])
     reads = [rows.reader(part, np.uint32) for part in parts(instruction.operands[1])]
 
@@ -224,7 +220,12 @@ def _store_matrices(instruction: PtxInstruction, rows: RegisterRows) -> Effect:
     return effect
 
 
-def _form(instruction: PtxInstruction) -> tuple[int, bool]:
+def matrix_form(instruction: PtxInstruction) -> tuple[int, bool]:
+    """Return how many matrices `ldmatrix` or `stmatrix` moves, and whether it transposes them.
+
+    Raises:
+        CannotExecute: it has a form that is not known.
+    """
     words = instruction.words
     if "m8n8" not in words or "b16" not in words:
         raise CannotExecute(f"the PTX instruction {instruction.opcode}")

@@ -1,6 +1,6 @@
 """The parts of a PTX kernel: instructions and their operands, registers, parameters, and the source lines."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from harness.model.run import Source
@@ -72,6 +72,11 @@ class Address:
 
 
 Operand = Register | Special | Immediate | Symbol | Sink | Negated | RegisterVector | Pair | Address
+
+
+def parts(operand: Operand) -> Sequence[Operand]:
+    """Return the operands of a vector; of another operand, itself alone."""
+    return operand.parts if isinstance(operand, RegisterVector) else (operand,)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

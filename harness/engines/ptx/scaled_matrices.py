@@ -6,7 +6,7 @@ import numpy as np
 
 from harness.engines.ptx.fragments import left_fragment, right_fragment, sum_fragment
 from harness.engines.ptx.matrices import RegisterGroup, gather, product, scatter, write_registers
-from harness.engines.ptx.ptx_kernel import Immediate, PtxInstruction, RegisterVector
+from harness.engines.ptx.ptx_kernel import Immediate, Operand, PtxInstruction, RegisterVector, parts
 from harness.engines.ptx.small_floats import numbers_of_bytes, scales_of
 from harness.engines.ptx.threads import WARP, Array
 from harness.engines.ptx.wave import Effect, Read, RegisterRows, Wave
@@ -75,14 +75,13 @@ class _Scales:
         self._read, self._byte, self._thread, self._vectors = read, byte, thread, vectors
 
     @classmethod
-    def of(cls, register: object, selector: object, vectors: int, rows: RegisterRows) -> "_Scales":
-        part = register.parts[0] if isinstance(register, RegisterVector) else register
+    def of(cls, register: Operand, selector: Operand, vectors: int, rows: RegisterRows) -> "_Scales":
         if not isinstance(selector, RegisterVector):
             raise CannotExecute("a PTX scale without a selector")
         numbers = [number.value for number in selector.parts if isinstance(number, Immediate)]
         if len(numbers) != 2:
             raise CannotExecute("a PTX scale whose selector is a register")
-        return cls(rows.reader(part, np.uint32), numbers[0], numbers[1], vectors)  # type: ignore[arg-type]
+        return cls(rows.reader(parts(register)[0], np.uint32), numbers[0], numbers[1], vectors)
 
     def _bytes(self, wave: Wave, warps: Array) -> Array:
         """Return the scale bytes of all lanes: axes warp, lane, block."""

@@ -11,8 +11,8 @@ import numpy as np
 
 from harness.engines.ptx.lane_accesses import report
 from harness.engines.ptx.lane_types import DTYPES
-from harness.engines.ptx.matrices import RegisterGroup, parts, write_registers
-from harness.engines.ptx.ptx_kernel import Address, Immediate, Operand, PtxInstruction, RegisterVector
+from harness.engines.ptx.matrices import RegisterGroup, write_registers
+from harness.engines.ptx.ptx_kernel import Address, Immediate, Operand, PtxInstruction, RegisterVector, parts
 from harness.engines.ptx.tensor_memory import COLUMN_MASK, LANE_SHIFT, LANES
 from harness.engines.ptx.threads import WARP, Array
 from harness.engines.ptx.wave import Effect, RegisterRows, Wave

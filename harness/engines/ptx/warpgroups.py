@@ -11,8 +11,8 @@ import numpy as np
 from harness.engines.ptx.descriptors import MatrixPlaces
 from harness.engines.ptx.fragments import left_fragment, sum_fragment
 from harness.engines.ptx.lane_accesses import Issue, read_tile
-from harness.engines.ptx.matrices import RegisterGroup, gather, numbers_of, parts, product, registers_of
-from harness.engines.ptx.ptx_kernel import Immediate, Operand, PtxInstruction, Register, RegisterVector
+from harness.engines.ptx.matrices import RegisterGroup, gather, numbers_of, product, registers_of
+from harness.engines.ptx.ptx_kernel import Immediate, Operand, PtxInstruction, Register, RegisterVector, parts
 from harness.engines.ptx.threads import WARP, Array
 from harness.engines.ptx.wave import Effect, Read, RegisterRows, Wave
 from harness.errors import CannotExecute

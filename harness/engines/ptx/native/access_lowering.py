@@ -3,7 +3,7 @@
 A place in the table of regions keeps, for each access to global memory, the region that it used last.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 
 from harness.engines.ptx.flow import results_of, sources_of
 from harness.engines.ptx.lane_accesses import space_of
@@ -11,7 +11,7 @@ from harness.engines.ptx.memories import SHARED_BASE
 from harness.engines.ptx.native import warp_code
 from harness.engines.ptx.native.shadow_lowering import LOAD, STORE, shadow_function
 from harness.engines.ptx.native.warp_code import NotLowered, WarpCode, splat, vector
-from harness.engines.ptx.ptx_kernel import Address, Immediate, Operand, PtxInstruction, Register, RegisterVector, Symbol
+from harness.engines.ptx.ptx_kernel import Address, Immediate, Operand, PtxInstruction, Register, Symbol, parts
 from harness.engines.ptx.threads import WARP
 from harness.engines.virtual.operations.ptx_instructions import width
 
@@ -67,10 +67,6 @@ def memory_kind(instruction: PtxInstruction) -> str:
     if bits not in {8, 16, 32, 64}:
         raise NotLowered
     return f"{'s' if kind.startswith('s') else 'b'}{bits}"
-
-
-def _parts(operand: Operand) -> Sequence[Operand]:
-    return operand.parts if isinstance(operand, RegisterVector) else (operand,)
 
 
 def aligned(code: WarpCode, addresses: str, size: int) -> str:
@@ -134,7 +130,7 @@ def scattered(code: WarpCode, at: str, kind: str, lanes: str, value: str) -> Non
 
 def _each(instruction: PtxInstruction, *, loads: bool) -> Iterator[tuple[int, Operand]]:
     size = warp_code.bits_of(memory_kind(instruction)) // 8
-    for number, part in enumerate(_parts(instruction.operands[0 if loads else 1])):
+    for number, part in enumerate(parts(instruction.operands[0 if loads else 1])):
         yield number * size, part
 
 

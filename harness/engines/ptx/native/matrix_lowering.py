@@ -8,6 +8,7 @@ import re
 from collections.abc import Sequence
 
 from harness.engines.ptx.flow import results_of, sources_of
+from harness.engines.ptx.matrices import matrix_form
 from harness.engines.ptx.native import warp_code
 from harness.engines.ptx.native.access_lowering import (
     address,
@@ -21,7 +22,7 @@ from harness.engines.ptx.native.access_lowering import (
 from harness.engines.ptx.native.shadow_lowering import LOAD, STORE
 from harness.engines.ptx.native.warp_code import NotLowered, WarpCode, splat, vector
 from harness.engines.ptx.native.warp_lowering import whole_warp
-from harness.engines.ptx.ptx_kernel import Operand, PtxInstruction, RegisterVector
+from harness.engines.ptx.ptx_kernel import PtxInstruction, parts
 from harness.engines.ptx.threads import WARP
 
 _SHAPE = re.compile(r"m16n8k(\d+)$")
@@ -50,10 +51,6 @@ def lower_matrices(code: WarpCode, instruction: PtxInstruction) -> bool:
     return True
 
 
-def _parts(operand: Operand) -> Sequence[Operand]:
-    return operand.parts if isinstance(operand, RegisterVector) else (operand,)
-
-
 # --- products --------------------------------------------------------------------------------------------------------
 
 
@@ -68,7 +65,7 @@ def _multiply(code: WarpCode, instruction: PtxInstruction) -> None:
         raise NotLowered
     bits = _BITS[left]
     each = 4 * (32 // bits)
-    operands = [[code.read(part, "b32") for part in _parts(operand)] for operand in instruction.operands[1:4]]
+    operands = [[code.read(part, "b32") for part in parts(operand)] for operand in instruction.operands[1:4]]
     if len(operands[0]) != HEIGHT * depth * bits // 32 // WARP or len(operands[1]) * 2 != len(operands[0]):
         raise NotLowered
     with code.slow_unless(whole_warp(code), sources_of(instruction), results_of(instruction)):
@@ -79,7 +76,7 @@ def _multiply(code: WarpCode, instruction: PtxInstruction) -> None:
         code.code.declare(row, f"llvm.fma.v{WIDTH}f64", (row, row, row))
         code.functions[name] = _product_function(name, depth, each)
         code.code.do(f"call void @{name}(ptr {first}, ptr {second}, ptr {sums})")
-        for part, value in zip(_parts(instruction.operands[0]), _registers(code, sums, out), strict=True):
+        for part, value in zip(parts(instruction.operands[0]), _registers(code, sums, out), strict=True):
             code.write(part, value, "b32")
 
 
@@ -219,13 +216,6 @@ def _product_function(name: str, depth: int, each: int) -> str:
 # --- matrices in shared memory ---------------------------------------------------------------------------------------
 
 
-def _form(instruction: PtxInstruction) -> tuple[int, bool]:
-    words = instruction.words
-    if "m8n8" not in words or "b16" not in words:
-        raise NotLowered
-    return next(int(word[1]) for word in words if word in {"x1", "x2", "x4"}), "trans" in words
-
-
 def _row_places(code: WarpCode, instruction: PtxInstruction, count: int) -> tuple[str, str]:
     """Return an i1 that holds if all rows are in place, and the places of the rows by lane."""
     operand = instruction.operands[1 if instruction.root == "ldmatrix" else 0]
@@ -250,27 +240,31 @@ def _of_lanes(code: WarpCode, places: str, lanes: Sequence[int], offsets: Sequen
     return code.binary("add", "b64", taken, code.constants("b64", offsets))
 
 
+def _row_pairs(code: WarpCode, places: str, number: int) -> str:
+    """Return for each lane the place of its two neighbours of a row of a matrix."""
+    rows = [8 * number + lane // 4 for lane in range(WARP)]
+    return _of_lanes(code, places, rows, [4 * (lane % 4) for lane in range(WARP)])
+
+
+def _column_halves(code: WarpCode, places: str, number: int, side: int) -> str:
+    """Return for each lane the place of one of its two neighbours of a column of a matrix."""
+    rows = [8 * number + 2 * (lane % 4) + side for lane in range(WARP)]
+    return _of_lanes(code, places, rows, [2 * (lane // 4) for lane in range(WARP)])
+
+
 def _load_matrices(code: WarpCode, instruction: PtxInstruction) -> None:
-    count, transposed = _form(instruction)
+    count, transposed = matrix_form(instruction)
     sure, places = _row_places(code, instruction, count)
     with code.slow_unless(sure, sources_of(instruction), results_of(instruction)):
         base, lanes = code.slot(warp_code.SHARED), splat("pred", 1)
-        for number, part in enumerate(_parts(instruction.operands[0])):
-            first = 8 * number
+        for number, part in enumerate(parts(instruction.operands[0])):
             if not transposed:
-                own = _of_lanes(
-                    code, places, [first + lane // 4 for lane in range(WARP)], [4 * (lane % 4) for lane in range(WARP)]
-                )
+                own = _row_pairs(code, places, number)
                 value = gathered(code, pointers(code, base, own), "b32", lanes)
             else:
                 halves: list[str] = []
                 for side in range(2):
-                    own = _of_lanes(
-                        code,
-                        places,
-                        [first + 2 * (lane % 4) + side for lane in range(WARP)],
-                        [2 * (lane // 4) for lane in range(WARP)],
-                    )
+                    own = _column_halves(code, places, number, side)
                     half = gathered(code, pointers(code, base, own), "b16", lanes)
                     halves.append(code.resized(half, "b16", "b32"))
                 upper = code.binary("shl", "b32", halves[1], splat("b32", 16))
@@ -279,27 +273,19 @@ def _load_matrices(code: WarpCode, instruction: PtxInstruction) -> None:
 
 
 def _store_matrices(code: WarpCode, instruction: PtxInstruction) -> None:
-    count, transposed = _form(instruction)
+    count, transposed = matrix_form(instruction)
     sure, places = _row_places(code, instruction, count)
-    values = [code.read(part, "b32") for part in _parts(instruction.operands[1])]
+    values = [code.read(part, "b32") for part in parts(instruction.operands[1])]
     with code.slow_unless(sure, sources_of(instruction), results_of(instruction)):
         base, written, lanes = code.slot(warp_code.SHARED), code.slot(warp_code.WRITTEN), splat("pred", 1)
         for number, value in enumerate(values):
-            first = 8 * number
             if not transposed:
-                own = _of_lanes(
-                    code, places, [first + lane // 4 for lane in range(WARP)], [4 * (lane % 4) for lane in range(WARP)]
-                )
+                own = _row_pairs(code, places, number)
                 scattered(code, pointers(code, base, own), "b32", lanes, value)
                 scattered(code, pointers(code, written, own), "b32", lanes, splat("b32", 0x01010101))
                 continue
             for side in range(2):
-                own = _of_lanes(
-                    code,
-                    places,
-                    [first + 2 * (lane % 4) + side for lane in range(WARP)],
-                    [2 * (lane // 4) for lane in range(WARP)],
-                )
+                own = _column_halves(code, places, number, side)
                 half = code.binary("lshr", "b32", value, splat("b32", 16)) if side else value
                 half = code.resized(half, "b32", "b16")
                 scattered(code, pointers(code, base, own), "b16", lanes, half)

@@ -25,7 +25,7 @@ from harness.engines.ptx.native.copy_lowering import BUFFERS, IssueBuffers, Nati
 from harness.engines.ptx.native.run_lowering import SYMBOL, is_lowered, lowered
 from harness.engines.ptx.native.warp_code import DONE, FAILED, RETRY
 from harness.engines.ptx.native.wave_numbers import WaveNumbers
-from harness.engines.ptx.ptx_kernel import Address, PtxInstruction, Register, RegisterVector, Special, Symbol
+from harness.engines.ptx.ptx_kernel import Address, PtxInstruction, Register, Special, Symbol, parts
 from harness.engines.ptx.race_shadow import RaceShadow
 from harness.engines.ptx.threads import WARP, Array
 from harness.engines.ptx.wave import Effect, RegisterRows, Wave
@@ -350,8 +350,7 @@ def _load(variant: _Variant, image: bytes) -> None:
 
 
 def _elements(instruction: PtxInstruction) -> int:
-    operand = instruction.operands[1 if instruction.root == "st" else 0]
-    return len(operand.parts) if isinstance(operand, RegisterVector) else 1
+    return len(parts(instruction.operands[1 if instruction.root == "st" else 0]))
 
 
 def _register_move(instruction: PtxInstruction) -> tuple[Register, Register] | None:
