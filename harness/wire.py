@@ -14,6 +14,7 @@ from dataclasses import is_dataclass
 from enum import Enum
 from functools import cache, lru_cache
 from math import isfinite
+from pathlib import Path
 from types import UnionType
 from typing import Any, NoReturn, TypeVar, Union, get_origin, overload
 
@@ -69,6 +70,14 @@ def from_json(text: str | bytes, into: Any) -> Any:
         ReplayError: the text is not JSON, or not a value of that type; the message names the first field at fault.
     """
     return _structured(parse(text), into)
+
+
+def read_kept(path: Path, into: type[T]) -> T | None:
+    """Return the object that a file holds; None if there is no such file, or it is damaged."""
+    try:
+        return from_json(path.read_bytes(), into)
+    except (OSError, ReplayError):
+        return None
 
 
 def parse(text: str | bytes) -> Any:

@@ -15,7 +15,6 @@ from typing import TypeVar
 
 from harness import wire
 from harness.engines.triton.builds import RESOURCES_SUFFIX
-from harness.errors import ReplayError
 from harness.model.kernel_build import BuildFacts, CollectedCase, CompileTarget
 from harness.model.kernel_resources import Resources
 
@@ -36,7 +35,7 @@ class BuildCache:
     folder: Path
 
     def facts(self, key: str) -> BuildFacts | None:
-        return _read(self._place("builds", key, ".json"), BuildFacts)
+        return wire.read_kept(self._place("builds", key, ".json"), BuildFacts)
 
     def keep_facts(self, key: str, facts: BuildFacts) -> None:
         _write(self._place("builds", key, ".json"), wire.to_json(facts).encode())
@@ -75,14 +74,14 @@ class Collection:
     folder: Path
 
     def case(self, digest: str) -> CollectedCase | None:
-        return _read(self.folder / f"{digest}.json", CollectedCase)
+        return wire.read_kept(self.folder / f"{digest}.json", CollectedCase)
 
     def keep(self, digest: str, case: CollectedCase) -> None:
         _write(self.folder / f"{digest}.json", wire.to_json(case).encode())
 
     def cases(self) -> tuple[CollectedCase, ...]:
         """Return all cases so far."""
-        cases = (_read(path, CollectedCase) for path in sorted(self.folder.glob("*.json")))
+        cases = (wire.read_kept(path, CollectedCase) for path in sorted(self.folder.glob("*.json")))
         return tuple(case for case in cases if case is not None)
 
 
@@ -121,7 +120,7 @@ class ResourcesFolder:
         path = self._place(build)
         if not path.exists():
             return None
-        kept = _read(path, _KeptResources)
+        kept = wire.read_kept(path, _KeptResources)
         if kept is not None and kept.format == RESOURCES_FORMAT:
             return kept.resources
         path.unlink(missing_ok=True)
@@ -136,13 +135,6 @@ class ResourcesFolder:
 
     def _place(self, build: str) -> Path:
         return self.folder / f"{build}{RESOURCES_SUFFIX}"
-
-
-def _read(path: Path, expected: type[T]) -> T | None:
-    try:
-        return wire.from_json(path.read_bytes(), expected)
-    except (OSError, ReplayError):
-        return None
 
 
 def _write(path: Path, content: bytes) -> None:

@@ -5,7 +5,7 @@ checked, and it is converted field by field.  An error names the file and the ex
 """
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import MISSING, fields
 from datetime import date
@@ -109,14 +109,19 @@ def write(document: object, path: Path) -> None:
 
 def write_text(text: str, path: Path) -> None:
     """Write the text, whole or not at all."""
+    write_bytes([text.encode()], path)
+
+
+def write_bytes(contents: Iterable[bytes], path: Path) -> None:
+    """Write bytes one after the other, whole or not at all."""
     draft = draft_of(path)
     try:
-        draft.write_text(text, encoding="utf-8")
+        with draft.open("wb") as file:
+            file.writelines(contents)
         draft.replace(path)
-    except OSError:
+    finally:
         with suppress(OSError):
             draft.unlink(missing_ok=True)
-        raise
 
 
 def draft_of(path: Path) -> Path:

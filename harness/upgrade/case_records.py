@@ -4,15 +4,13 @@ Files are named by the digest of the case, and each is written whole or not at a
 bytes of a case are removed once it is compared.
 """
 
-import os
 from collections.abc import Iterable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
 from harness import wire
-from harness.errors import ReplayError
+from harness.documents.files import write_bytes, write_text
 from harness.model.launch_difference import Difference
 
 T = TypeVar("T")
@@ -81,12 +79,13 @@ class CaseRecords:
 
     def recorded(self, case: str) -> RecordedCase | None:
         """Return the record of a case by its digest, if its bytes are there too."""
-        known = _read(self._place(case, "recorded"), RecordedCase)
+        known = wire.read_kept(self._place(case, "recorded"), RecordedCase)
         return known if known is not None and self._bytes(case).exists() else None
 
     def keep_recorded(self, case: str, record: RecordedCase, contents: Iterable[bytes]) -> None:
-        _write(self._bytes(case), contents)
-        _write(self._place(case, "recorded"), [wire.to_json(record).encode()])
+        self.folder.mkdir(parents=True, exist_ok=True)
+        write_bytes(contents, self._bytes(case))
+        self._keep(case, "recorded", record)
 
     def bytes_of(self, case: str, span: StoredBytes) -> bytearray:
         """Return the bytes of a storage that a launch changed.
@@ -99,40 +98,25 @@ class CaseRecords:
             return bytearray(file.read(span.size))
 
     def compared(self, case: str) -> ComparedCase | None:
-        return _read(self._place(case, "compared"), ComparedCase)
+        return wire.read_kept(self._place(case, "compared"), ComparedCase)
 
     def keep_compared(self, case: str, record: ComparedCase) -> None:
         """Keep the comparison, and remove the bytes."""
-        _write(self._place(case, "compared"), [wire.to_json(record).encode()])
+        self._keep(case, "compared", record)
         self._bytes(case).unlink(missing_ok=True)
 
     def judged(self, case: str, release: str, expected: type[T]) -> T | None:
-        return _read(self._place(case, release), expected)
+        return wire.read_kept(self._place(case, release), expected)
 
     def keep_judged(self, case: str, release: str, judgement: object) -> None:
-        _write(self._place(case, release), [wire.to_json(judgement).encode()])
+        self._keep(case, release, judgement)
+
+    def _keep(self, case: str, what: str, record: object) -> None:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        write_text(wire.to_json(record), self._place(case, what))
 
     def _place(self, case: str, what: str) -> Path:
         return self.folder / f"{case}.{what}.json"
 
     def _bytes(self, case: str) -> Path:
         return self.folder / f"{case}.bytes"
-
-
-def _read(path: Path, expected: type[T]) -> T | None:
-    try:
-        return wire.from_json(path.read_bytes(), expected)
-    except (OSError, ReplayError):
-        return None
-
-
-def _write(path: Path, contents: Iterable[bytes]) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    draft = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        with draft.open("wb") as file:
-            file.writelines(contents)
-        draft.replace(path)
-    finally:
-        with suppress(OSError):
-            draft.unlink(missing_ok=True)

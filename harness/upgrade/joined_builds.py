@@ -61,8 +61,9 @@ def joined(old: Iterable[BuildMatrix], new: Iterable[BuildMatrix], cache: BuildC
         return renamed_ttir(cache.ttir(digest))
 
     def same_ttir(first: Cell | None, second: Cell | None) -> bool:
-        digests = [cell.build.ttir for cell in (first, second) if cell is not None and cell.build.ttir]
-        return len(digests) == len((first, second)) and text(digests[0]) == text(digests[1])
+        if first is None or second is None or not first.build.ttir or not second.build.ttir:
+            return False
+        return text(first.build.ttir) == text(second.build.ttir)
 
     builds: list[JoinedBuild] = []
     for identity in dict.fromkeys((*before, *now)):

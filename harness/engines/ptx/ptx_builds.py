@@ -9,6 +9,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from harness.documents.files import write_text
 from harness.engines.ptx.native.native_runs import NativePolicy
 from harness.engines.ptx.ptx_kernel import PtxKernel
 from harness.engines.ptx.ptx_text import parse
@@ -119,7 +120,5 @@ class PtxBuilds:
         if self._folder is not None:
             with suppress(OSError):  # a full disk costs another compilation
                 self._folder.mkdir(parents=True, exist_ok=True)
-                draft = self._folder / f"{digest}.{time.monotonic_ns()}"
-                draft.write_text(content, encoding="utf-8")
-                draft.rename(self._folder / f"{digest}{SUFFIX}")
+                write_text(content, self._folder / f"{digest}{SUFFIX}")
         return PtxBuild.of(content, self._policy)
