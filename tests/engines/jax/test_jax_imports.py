@@ -82,6 +82,16 @@ def test_importing_jax_starts_no_thread_and_keeps_the_folder_of_the_cache() -> N
     assert printed(program, **as_in_workers) == ["/its/folder 0"]
 
 
+def test_a_process_without_jax_loads_neither_torch_nor_triton() -> None:
+    program = (
+        "import sys\n"
+        "from harness.engines.jax.jax_imports import prepare_imports\n"
+        "prepare_imports()\n"
+        "print(sys.modules.keys() & {'jax', 'torch', 'triton'})"
+    )
+    assert printed(program) == ["set()"]
+
+
 @pytest.mark.skipif(bool(missing_release()), reason=missing_release() or "JAX is installed")
 def test_a_jax_that_asks_for_a_gpu_is_something_that_is_missing() -> None:
     program = (
