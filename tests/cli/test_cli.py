@@ -77,7 +77,7 @@ def test_the_json_report_is_complete(project: Project) -> None:
     (finding,) = report.pop("findings")
     passed, failed = report.pop("passed"), report.pop("failed")
     assert (passed + failed, finding["sightings"]) == (20, failed)
-    assert report.pop("seconds") > 0
+    assert (seconds := report.pop("seconds")) > 0
     assert report.pop("triage_seconds") > 0
     assert set(report.pop("versions")) >= {"python", "torch", "triton", "hypothesis"}
     op, device = "suites/norm.py:overlapping", "rtx-pro-6000"
@@ -122,7 +122,7 @@ def test_the_json_report_is_complete(project: Project) -> None:
     assert finding.pop("launch")["config"] == "BT: 32, num_warps: 4"
     identity = finding.pop("id")
     seen = finding.pop("first_seen")
-    assert (seen["case_number"], seen["seconds"] > 0) == (1, True)
+    assert (seen["case_number"], 0 <= seen["seconds"] <= seconds + 0.05) == (1, True)  # it is rounded
     assert finding.pop("meaning").startswith("Several programs do the same work")
     assert finding == {
         "kind": "finding",
@@ -400,6 +400,6 @@ def test_an_error_of_the_harness_ends_with_2_and_keeps_findings(project: Project
 @pytest.mark.parametrize("isolation", ["worker", pytest.param("case", marks=pytest.mark.nightly)])
 def test_a_search_for_some_minutes_works_with_each_isolation(project: Project, isolation: str) -> None:
     done = project.harness(
-        "fuzz", "suites", "--minutes", "0.5", "--isolation", isolation, *ON, "--oracle", "write-overlap"
+        "fuzz", "suites", "--minutes", "0.1", "--isolation", isolation, *ON, "--oracle", "write-overlap"
     )
     assert (done.status, "1 finding: 1 warning" in done.out) == (1, True)
