@@ -1,5 +1,6 @@
 """Which tests run with both Tritons in `make test`, and what all tests share."""
 
+import gc
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -37,6 +38,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if any(item.path.is_relative_to(path) for path in DEPENDENT):
             item.add_marker(pytest.mark.both)
+
+
+def pytest_collection_finish() -> None:
+    """Keep thousands of collected tests out of each garbage collection, and of each search for objects."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="session", autouse=True)
