@@ -7,7 +7,6 @@ values there; its arguments are copied before, and get the results of the first 
 import os
 import sys
 import threading
-from collections.abc import Mapping
 from contextlib import redirect_stdout
 from dataclasses import replace
 from functools import partial
@@ -16,7 +15,6 @@ from pathlib import Path
 
 import torch
 
-from harness.engines.ptx.engine import PtxEngine
 from harness.engines.torch.cpu_tensors import CpuTensors
 from harness.engines.torch.inductor.followed_programs import FollowedPrograms
 from harness.engines.torch.torch_seam import plain_torch, without_dispatch_modes
@@ -32,6 +30,7 @@ from harness.execution.reruns import Rerun, RerunRequest, recording, with_reruns
 from harness.model.case import Case, DType, LaneFill, Scale
 from harness.model.device import DeviceProfile
 from harness.model.ending import Completed, Ending, OutOfMemory, Unsupported
+from harness.model.engine_traits import VIRTUAL
 from harness.model.run import (
     Launch,
     Measure,
@@ -66,8 +65,6 @@ MEMORY_SHARE = 0.8
 """The share of the machine's free memory that one launch may take.  Beyond it, the launch raises MemoryError."""
 LEAST_MEMORY_SHARE = 0.25
 """The share beside other workers of pytest-xdist.  Seldom do several of them run their largest launch at once."""
-ENGINES: Mapping[str, type[VirtualEngine]] = {made.traits.name: made for made in (VirtualEngine, PtxEngine)}
-"""What may execute the launches of a command."""
 NO_MEASURE = Measure(ratio=0.0, index=(), got=0.0, expected=0.0)
 
 
@@ -78,10 +75,11 @@ def watch_process(plan: WatchPlan, folder: Path | None) -> LaunchRecorder:
     """
     recorder = LaunchRecorder(plan, RecordFiles(folder) if folder else None)
     fresh = FollowedMemory(MOST_FRESH_BYTES)
+    engine_type = _engine_named(plan.engine)
     lines = CallingLines((*plan.libraries, plan.scratch))  # where Inductor writes what it generates
 
     def around(launches: Launches) -> LaunchWatch:
-        return LaunchWatch(launches, recorder, fresh, lines, ENGINES[plan.engine])
+        return LaunchWatch(launches, recorder, fresh, lines, engine_type)
 
     def enter_modes() -> None:
         CpuTensors().__enter__()
@@ -93,7 +91,7 @@ def watch_process(plan: WatchPlan, folder: Path | None) -> LaunchRecorder:
         )
 
     fresh.on_use = record_use
-    engine = ENGINES[plan.engine](around, fresh=fresh)
+    engine = engine_type(around, fresh=fresh)
     engine.prepare()
     engine.emulate(plan.device)
     fresh.__enter__()
@@ -106,6 +104,15 @@ def watch_process(plan: WatchPlan, folder: Path | None) -> LaunchRecorder:
     if folder:
         TorchWaits(lines.find).start()
     return recorder
+
+
+def _engine_named(name: str) -> type[VirtualEngine]:
+    """Return what executes the launches of a command."""
+    if name == VIRTUAL.name:
+        return VirtualEngine
+    from harness.engines.ptx.engine import PtxEngine  # noqa: PLC0415 - few commands run on it, and it loads much
+
+    return PtxEngine
 
 
 class LaunchWatch:
