@@ -17,7 +17,7 @@ from harness.engines.ptx.threads import Array
 class CopiedResults(Protocol):
     """Work that hears of copies of the registers that it will write."""
 
-    def copied(self, source: Register, destination: Register) -> None: ...
+    def copied(self, source: Register, destination: Register, threads: Array) -> None: ...
 
 
 class Pending(Protocol):
@@ -59,11 +59,11 @@ class AsyncWork:
         while self.land_next():
             pass
 
-    def copied(self, source: Register, destination: Register) -> None:
-        """A register is copied, which may be the result of a product that has not landed."""
+    def copied(self, source: Register, destination: Register, threads: Array) -> None:
+        """Threads copy a register, which may be the result of a product that has not landed."""
         for work in self.products.works:
             if isinstance(work, CopiedResults):
-                work.copied(source, destination)
+                work.copied(source, destination, threads)
 
 
 class SharedShadow:

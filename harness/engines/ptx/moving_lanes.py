@@ -59,7 +59,8 @@ def _copied(source: Register, destination: Register, read: Read, write: Write) -
     """Return a copy between registers.  A copy of a result that has yet to land gets it too."""
 
     def effect(wave: Wave) -> None:
-        wave.asynchronous.copied(source, destination)
+        if wave.asynchronous.products.works:
+            wave.asynchronous.copied(source, destination, wave.mask_of_active())
         write(wave, read(wave))
 
     return effect

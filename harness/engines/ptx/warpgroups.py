@@ -121,6 +121,15 @@ def _first_lanes(wave: Wave, read: Read, warps: Array) -> Array:
     return values[warps[::WARPS], 0].copy()
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class _Copy:
+    """Threads copied a register."""
+
+    source: Register
+    destination: Register
+    threads: Array
+
+
 @dataclass(slots=True, kw_only=True, eq=False)
 class _Product:
     """One `wgmma` that has been issued."""
@@ -135,7 +144,7 @@ class _Product:
     keeps: Array
     """For each warpgroup whether the product is added to the sum."""
     issued: object
-    copies: list[tuple[Register, Register]] = field(default_factory=list["tuple[Register, Register]"])
+    copies: list["_Copy"] = field(default_factory=list["_Copy"])
     """Copies of results that were made before they landed."""
 
     def land(self, landing: Array) -> None:
@@ -185,24 +194,25 @@ class _Product:
         registers = registers_of(total.reshape(-1, 16, form.width)[:, row, column], form.out)
         mask = np.zeros(wave.size // WARP, np.bool_)
         mask[flat] = True
-        outer, wave.mask = wave.mask, np.repeat(mask, WARP)
+        landing = np.repeat(mask, WARP)
+        nobody = np.zeros_like(landing)
         whole = np.zeros((wave.size // WARP, WARP), registers.dtype)
-        by_register = dict[Register, list[Register]]()
-        for source, copy in self.copies:
-            by_register.setdefault(source, []).append(copy)
+        outer = wave.mask
         for number, part in enumerate(form.destination):
             whole[flat] = registers[:, :, number]
-            targets = [part]
-            for target in targets:
+            holders = {part: landing}
+            for copy in self.copies:
+                if (threads := holders.get(copy.source)) is not None:
+                    holders[copy.destination] = threads & copy.threads | holders.get(copy.destination, nobody)
+            for target, wave.mask in holders.items():
                 form.rows.writer(target)(wave, whole.reshape(-1))
-                targets += by_register.pop(target, []) if isinstance(target, Register) else []
         wave.mask = outer
 
-    def copied(self, source: Register, destination: Register) -> None:
-        """Hear that a register was copied before the sums landed."""
-        results = {*self.form.destination, *(copy for _, copy in self.copies)}
+    def copied(self, source: Register, destination: Register, threads: Array) -> None:
+        """Hear that threads copied a register before the sums landed."""
+        results = {*self.form.destination, *(copy.destination for copy in self.copies)}
         if source in results:
-            self.copies.append((source, destination))
+            self.copies.append(_Copy(source, destination, threads))
 
 
 def elements(raw: Array, kind: str) -> Array:

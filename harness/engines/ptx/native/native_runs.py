@@ -265,7 +265,7 @@ class NativeRun:
         _WaveCalls.of(wave).call(self, call)
         if self._moves and wave.asynchronous.products.works:
             for source, destination in self._moves:
-                wave.asynchronous.copied(source, destination)
+                wave.asynchronous.copied(source, destination, wave.mask_of_active())
 
     def _key(self, wave: Wave) -> tuple[bool, int] | None:
         """Return the variant that a wave needs: masked, and the size of a shadow's cell; None for the interpreter."""
