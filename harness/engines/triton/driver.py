@@ -152,7 +152,7 @@ class VirtualDriver:
         return self.profile.capability
 
     def get_active_torch_device(self) -> torch.device:
-        return torch.device("cpu")
+        return torch.device("cuda", self.get_current_device())
 
     def get_device_interface(self) -> Any:
         """Return torch.cuda, which is emulated from the same profile."""
