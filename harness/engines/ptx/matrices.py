@@ -186,6 +186,7 @@ def _load_matrices(instruction: PtxInstruction, rows: RegisterRows) -> Effect:
     def effect(wave: Wave) -> None:
         warps = wave.active_warps(instruction.opcode)
         places = _row_places(wave, instruction, (address(wave), warps, count))
+        wave.asynchronous.shadow.loaded(instruction, _row_threads(warps, count), places.reshape(-1), 16)
         halves = wave.memories.shared.view(np.uint16)[places[..., None] // 2 + np.arange(8)]
         if transposed:
             halves = halves.swapaxes(-1, -2)
@@ -206,7 +207,7 @@ def _store_matrices(instruction: PtxInstruction, rows: RegisterRows) -> Effect:
 
     def effect(wave: Wave) -> None:
         warps = wave.active_warps(instruction.opcode)
-        places = _row_places(wave, instruction, (address(wave), warps, count), stores=True)
+        places = _row_places(wave, instruction, (address(wave), warps, count))
         registers = np.stack(
             [np.broadcast_to(read(wave), (wave.size,)).reshape(-1, WARP)[warps] for read in reads], axis=1
         )
@@ -214,7 +215,11 @@ def _store_matrices(instruction: PtxInstruction, rows: RegisterRows) -> Effect:
         if transposed:
             halves = halves.swapaxes(-1, -2)
         shared = wave.memories.shared
-        shared.view(np.uint16)[places[..., None] // 2 + np.arange(8)] = halves
+        words = np.ascontiguousarray(halves).view(np.uint32).reshape(-1)
+        at = (places[..., None] + 4 * np.arange(4)).reshape(-1)
+        threads = np.repeat(_row_threads(warps, count), 4)
+        wave.asynchronous.shadow.stored(instruction, threads, at, 4, words)
+        shared.view(np.uint32)[at // 4] = words
         shared.written[places[..., None] + np.arange(16)] = True
 
     return effect
@@ -232,16 +237,19 @@ def matrix_form(instruction: PtxInstruction) -> tuple[int, bool]:
     return next(int(word[1]) for word in words if word in {"x1", "x2", "x4"}), "trans" in words
 
 
-def _row_places(
-    wave: Wave, instruction: PtxInstruction, matrices: tuple[Array, Array, int], *, stores: bool = False
-) -> Array:
+def _row_threads(warps: Array, count: int) -> Array:
+    """Return for each row of each matrix the thread that has its address."""
+    return (warps[:, None] * WARP + np.arange(8 * count)).reshape(-1)
+
+
+def _row_places(wave: Wave, instruction: PtxInstruction, matrices: tuple[Array, Array, int]) -> Array:
     """Return the places in shared memory of the eight rows of each matrix: axes warp, matrix, row.
 
     `matrices` are the addresses of all lanes, the warps, and how many matrices each has.
     """
     addresses, warps, count = matrices
     lanes = np.broadcast_to(addresses, (wave.size,)).reshape(-1, WARP)[warps, : 8 * count]
-    threads = (warps[:, None] * WARP + np.arange(8 * count)).reshape(-1)
+    threads = _row_threads(warps, count)
     flat = lanes.reshape(-1)
     if (flat & 15).any():
         thread = int(threads[np.flatnonzero(flat & 15)[0]])
@@ -253,7 +261,4 @@ def _row_places(
         thread = int(threads[np.flatnonzero(outside)[0]])
         report(wave, instruction, "outside shared memory", thread, f"of {shared.size_bytes} bytes")
         places = np.where(outside, 0, places)
-    shadow = wave.asynchronous.shadow
-    hook = shadow.stored if stores else shadow.loaded
-    hook(instruction, threads, places, 16)
     return places.reshape(len(warps), count, 8)

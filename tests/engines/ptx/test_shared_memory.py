@@ -66,6 +66,13 @@ def test_stores_of_equal_bytes_by_several_warps_are_no_race() -> None:
     assert kinds(run("st.shared.b32 [tile], %r0; bar.sync 0;")[0]) == ["race in shared memory"]
 
 
+def test_matrices_of_equal_bytes_stored_by_several_warps_are_no_race() -> None:
+    rows = "and.b32 %r6, %r0, 7; mad.lo.s32 %r6, %r6, 16, %r1; and.b32 %r7, %r0, 31;"
+    stored = "stmatrix.sync.aligned.m8n8.x1.shared.b16 [%r6], {%r7}; bar.sync 0;"
+    assert kinds(run(f"{rows} {stored}")[0]) == []
+    assert kinds(run(f"{rows} mov.b32 %r7, %r0; {stored}")[0]) == ["race in shared memory"]
+
+
 def test_atomics_of_several_warps_are_no_race() -> None:
     body = "mov.b32 %r6, 0; st.shared.b32 [tile], %r6; bar.sync 0; atom.shared.add.u32 %r7, [tile], 1;"
     assert kinds(run(body)[0]) == []
