@@ -123,8 +123,12 @@ class GlobalMemory:
             missing = (
                 (which < 0) | (addresses + size_bytes > ends[which]) if len(ends) else np.ones(len(addresses), np.bool_)
             )
-            # Addresses near a region are beyond its end.
-            near = (which >= 0) & (addresses - self._bases[which] < REGION_SPACING) if len(ends) else ~missing
+            # Addresses near a region are beyond its end, unless it lies among the storages of this process.
+            if len(ends):
+                near = (which >= 0) & (addresses - self._bases[which] < REGION_SPACING)
+                near &= self._bases[which] % REGION_SPACING == 0
+            else:
+                near = ~missing
             candidates = addresses[missing & ~near]
             if not len(candidates) or not self.find(int(candidates[0])):
                 return
