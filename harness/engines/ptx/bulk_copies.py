@@ -23,7 +23,7 @@ from harness.engines.ptx.lane_accesses import (
 )
 from harness.engines.ptx.memories import RANK_SHIFT
 from harness.engines.ptx.ptx_kernel import Address, Immediate, Operand, PtxInstruction
-from harness.engines.ptx.tensor_maps import LAYOUT, MAP_BYTES, TensorMap
+from harness.engines.ptx.tensor_maps import LAYOUT, MAP_BYTES, NIBBLES_PER_BYTE, TensorMap
 from harness.engines.ptx.threads import WARP, Array
 from harness.engines.ptx.wave import Effect, Read, RegisterRows, Wave
 from harness.errors import CannotExecute
@@ -162,6 +162,8 @@ class _TileForm:
         tensor = _tensor_map(wave, self.instruction, thread, at(self.tensor_map))
         first = tuple(at(read) for read in self.coordinates)
         rows: tuple[int, ...] = ()
+        if tensor.is_padded:
+            first = (first[0] // NIBBLES_PER_BYTE, *first[1:])
         if self.gathers:
             rows, first = first[1:], (first[0], 0)
             tensor = replace(tensor, box=(tensor.box[0], len(rows)))
@@ -220,7 +222,7 @@ class _Tile:
         access = LaneAccess(self.instruction, lambda _: np.zeros(1), dtype, 1, "global")
         lanes = addresses[inside]
         content[inside] = load_lanes(wave, access, np.full(len(lanes), self.thread), lanes)
-        return content
+        return self.tensor.padded(content)
 
     def put(self, wave: Wave, ctas: tuple[int, ...], content: Array) -> None:
         """Write the tile to the shared memory of CTAs, given by their place in the wave."""
@@ -361,6 +363,8 @@ def _stored_tile(instruction: PtxInstruction, rows: RegisterRows) -> Effect:
         for thread in wave.active().tolist():
             tile = form.tile(wave, thread)
             tile.check(wave)
+            if tile.tensor.is_padded:
+                raise CannotExecute(f"{instruction.opcode} of padded elements of 4 bits")
             own = np.zeros(wave.size, np.bool_)
             own[thread] = True
             wave.asynchronous.stores.issue(own, _Store(wave, tile, reduction))

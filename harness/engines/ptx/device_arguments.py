@@ -7,7 +7,7 @@ import numpy as np
 
 from harness.engines.ptx.memories import GlobalMemory, MemoryRegion
 from harness.engines.ptx.ptx_builds import PtxBuild
-from harness.engines.ptx.tensor_maps import ELEMENT_KINDS, SWIZZLE_BYTES, TensorMap, encode
+from harness.engines.ptx.tensor_maps import ELEMENT_KINDS, NIBBLES_PER_BYTE, SWIZZLE_BYTES, TensorMap, encode
 from harness.engines.ptx.threads import Array
 from harness.engines.ttir.ir import Function, Type
 from harness.engines.virtual.binding import Binding
@@ -76,16 +76,17 @@ class DeviceArguments:
         size = int(facts["elem_size"])
         extents = [int(part.flat[0]) for part in descriptor.extents][::-1]
         strides = [int(part.flat[0]) * size for part in descriptor.strides][::-1]
-        if facts.get("fp4_padded"):
-            extents[0] *= 2
+        is_padded = bool(facts.get("fp4_padded"))
+        inner, *outer = [int(extent) for extent in facts["block_size"]][::-1]
         tensor = TensorMap(
             address=self._address(descriptor.base),
             element_bytes=size,
             kind=kind.element if kind.element in ELEMENT_KINDS.values() else "",
             extents=tuple(extents),
             strides=tuple(strides),
-            box=tuple(int(extent) for extent in facts["block_size"])[::-1],
+            box=(inner // NIBBLES_PER_BYTE if is_padded else inner, *outer),
             swizzle=SWIZZLE_BYTES[int(facts["swizzle"])],
             fills_with_nan=bool(descriptor.pads_with_nan.flat[0]),
+            is_padded=is_padded,
         )
         return encode(tensor)

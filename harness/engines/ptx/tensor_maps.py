@@ -36,6 +36,11 @@ ELEMENT_BYTES = (1, 2, 4, 4, 8, 8, 2, 4, 4, 8, 2, 4, 4)
 ELEMENT_KINDS = {6: "f16", 7: "f32", 8: "f32", 9: "f64", 10: "bf16", 11: "f32", 12: "f32"}
 """By number of a floating-point type, its name in instructions."""
 SWIZZLE_BYTES = (0, 32, 64, 128)
+PADDED_NIBBLES = 14
+"""The number of the element type of 4 bits of which 16 take 8 bytes in global memory, and 16 bytes in shared memory."""
+NIBBLES_PER_BYTE = 2
+PADDED_BYTES = 8
+"""So many bytes are followed by as many of padding."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,6 +58,8 @@ class TensorMap:
     swizzle: int
     """The bytes of a row that a swizzle permutes; 0 for none."""
     fills_with_nan: bool
+    is_padded: bool = False
+    """Elements are bytes of two numbers of 4 bits, which are padded in shared memory; see `PADDED_NIBBLES`."""
 
     @classmethod
     def decode(cls, content: Array) -> "TensorMap":
@@ -63,18 +70,27 @@ class TensorMap:
         """
         fields: Any = np.ascontiguousarray(content[: LAYOUT.itemsize]).view(LAYOUT)[0]
         rank, kind = int(fields["rank"]) + 1, int(fields["elemtype"])
-        if rank > RANKS or kind >= len(ELEMENT_BYTES) or int(fields["swizzle_mode"]) >= len(SWIZZLE_BYTES):
+        is_padded = kind == PADDED_NIBBLES
+        if (
+            rank > RANKS
+            or (kind >= len(ELEMENT_BYTES) and not is_padded)
+            or int(fields["swizzle_mode"]) >= len(SWIZZLE_BYTES)
+        ):
             raise ValueError("the bytes are no tensor map")
-        size = ELEMENT_BYTES[kind]
+        size = 1 if is_padded else ELEMENT_BYTES[kind]
+        extents, box = (tuple(map(int, fields[name][:rank])) for name in ("global_dim", "box_dim"))
+        if is_padded:
+            extents, box = _as_bytes(extents), _as_bytes(box)
         return cls(
             address=int(fields["global_address"]),
             element_bytes=size,
             kind=ELEMENT_KINDS.get(kind, ""),
-            extents=tuple(map(int, fields["global_dim"][:rank])),
+            extents=extents,
             strides=(size, *map(int, fields["global_stride"][: rank - 1])),
-            box=tuple(map(int, fields["box_dim"][:rank])),
+            box=box,
             swizzle=SWIZZLE_BYTES[int(fields["swizzle_mode"])],
             fills_with_nan=bool(fields["fill_mode"]),
+            is_padded=is_padded,
         )
 
     @property
@@ -82,8 +98,20 @@ class TensorMap:
         return int(np.prod(self.box)) * self.element_bytes
 
     def box_offsets(self) -> Array:
-        """Return for each element of a box its offset in a tile without a swizzle, with the innermost axis last."""
-        return np.arange(int(np.prod(self.box))).reshape(self.box[::-1]) * self.element_bytes
+        """Return for each element of a box its offset in a tile without a swizzle, with the innermost axis last.
+
+        Padding counts as elements.
+        """
+        inner, *outer = self.box
+        shape = (*outer[::-1], inner * (2 if self.is_padded else 1))
+        return np.arange(int(np.prod(shape))).reshape(shape) * self.element_bytes
+
+    def padded(self, content: Array) -> Array:
+        """Return a box's elements as shared memory holds them."""
+        if not self.is_padded:
+            return content
+        chunks = content.reshape(*content.shape[:-1], -1, PADDED_BYTES)
+        return np.concatenate([chunks, np.zeros_like(chunks)], axis=-1).reshape(*content.shape[:-1], -1)
 
     def places(
         self, first: tuple[int, ...], rows: tuple[int, ...] = (), *, has_tail: bool = False
@@ -110,6 +138,10 @@ class TensorMap:
         return address, inside
 
 
+def _as_bytes(extents: tuple[int, ...]) -> tuple[int, ...]:
+    return extents[0] // NIBBLES_PER_BYTE, *extents[1:]
+
+
 def encode(tensor: TensorMap) -> bytes:
     """Return the bytes of a map; the element type is the first one of its kind and size."""
     kind = next(
@@ -117,10 +149,15 @@ def encode(tensor: TensorMap) -> bytes:
         for number, size in enumerate(ELEMENT_BYTES)
         if size == tensor.element_bytes and ELEMENT_KINDS.get(number, "") == tensor.kind
     )
+    factor = 1
+    if tensor.is_padded:
+        kind, factor = PADDED_NIBBLES, NIBBLES_PER_BYTE
     fields: Any = np.zeros(1, LAYOUT)
     item, rank = fields[0], len(tensor.extents)
     item["global_address"], item["rank"], item["elemtype"] = tensor.address, rank - 1, kind
     item["swizzle_mode"], item["fill_mode"] = SWIZZLE_BYTES.index(tensor.swizzle), tensor.fills_with_nan
     item["global_dim"][:rank], item["box_dim"][:rank] = tensor.extents, tensor.box
+    item["global_dim"][0] *= factor
+    item["box_dim"][0] *= factor
     item["global_stride"][: rank - 1] = tensor.strides[1:]
     return fields.tobytes().ljust(MAP_BYTES, b"\0")
