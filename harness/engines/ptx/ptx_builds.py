@@ -4,7 +4,7 @@ import json
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -89,15 +89,30 @@ class PtxBuilds:
         self._known: dict[str, PtxBuild] = {}
         self._add_seconds = add_seconds
 
-    def of(self, digest: str, ttir: str, arch: int, options: Mapping[str, Any]) -> PtxBuild:
+    def of(
+        self,
+        digest: str,
+        ttir: str,
+        arch: int,
+        options: Mapping[str, Any],
+        tensor_maps: Sequence[Mapping[str, Any]] = (),
+    ) -> PtxBuild:
         """Return the PTX of a kernel.
+
+        Args:
+            digest: that of the build.
+            ttir: TTIR or TTGIR.
+            arch: the architecture, for example 90.
+            options: of the build.
+            tensor_maps: what is known of descriptor arguments; Triton does not say it again where it compiles TTGIR.
 
         Raises:
             CannotExecute: the kernel does not compile.
         """
         if digest not in self._known:
             began = time.perf_counter()
-            self._known[digest] = self._read(digest) or self._compile(digest, ttir, arch, options)
+            build = self._read(digest) or self._compile(digest, ttir, arch, options)
+            self._known[digest] = build if build.tensor_maps else replace(build, tensor_maps=tensor_maps)
             if self._add_seconds is not None:
                 self._add_seconds(time.perf_counter() - began)
         return self._known[digest]

@@ -11,7 +11,7 @@ from harness.engines.triton.driver import LaunchRequest
 from harness.engines.triton.triton_seam import ChosenConfig, version
 from harness.engines.ttir.ir import Module
 from harness.engines.ttir.own_names import without_locations
-from harness.engines.ttir.parser import parse
+from harness.engines.ttir.parser import parse, parse_signature
 from harness.engines.ttir.waiting_kernels import uses_atomics
 from harness.errors import CannotExecute
 from harness.model.run import Launch
@@ -46,7 +46,19 @@ def read_kernel_facts(ttir: str, arch: int, options: Mapping[str, Any]) -> Kerne
     """
     if not ttir:
         raise CannotExecute("a kernel without TTIR, such as one in Gluon")
-    module = parse(ttir)
+    return _facts(parse(ttir), ttir, arch, options)
+
+
+def read_signature(ttir: str, arch: int, options: Mapping[str, Any]) -> KernelFacts:
+    """Return the facts of a build that follow from its signature: those for an engine that does not execute TTIR.
+
+    Raises:
+        CannotExecute: the signature cannot be read.
+    """
+    return _facts(parse_signature(ttir), ttir, arch, options)
+
+
+def _facts(module: Module, ttir: str, arch: int, options: Mapping[str, Any]) -> KernelFacts:
     return KernelFacts(
         module,
         build_digest(ttir, arch, options),

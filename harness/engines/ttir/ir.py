@@ -72,6 +72,8 @@ class Operation:
     """No operation uses a result."""
 
 
+UNREAD = "unread"
+"""The operation that stands for the body of a kernel of which only the signature is read.  It takes all arguments."""
 Attribute = int | float | str | bool | tuple[int, ...]
 
 

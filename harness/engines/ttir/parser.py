@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from functools import lru_cache
 
 from harness.engines.ttir.ir import (
+    UNREAD,
     Attribute,
     Block,
     Function,
@@ -28,6 +29,10 @@ from harness.errors import CannotExecute
 
 _VALUE = re.compile(r"(%[\w$.-]+(?:\#\d+)?)")
 _LOCATION_LINE = re.compile(r"^(#loc\d*) = (loc\(.*\))$", re.MULTILINE)
+_KERNEL_LINE = re.compile(r"^ *tt\.func public .*\{$", re.MULTILINE)
+"""The first line of a kernel: its name and its parameters."""
+_FUNCTION_END = re.compile(r"^ *\} (loc\(#\w*\))$", re.MULTILINE)
+_PARAMETER = re.compile(r"(%[\w$.-]+): ")
 _FOREIGN_TEXT = (ValueError, LookupError, StopIteration, RecursionError)
 """The exceptions of int, zip and next on text that is no TTIR."""
 
@@ -46,6 +51,22 @@ def parse(text: str) -> Module:
     except _FOREIGN_TEXT as error:
         raise parser.cannot_read("something else") from error
     return Module(functions={function.name: function for function in functions}, locations=locations)
+
+
+def parse_signature(text: str) -> Module:
+    """Return the module of a text as its kernel alone, with the operation `UNREAD` as its body.
+
+    Raises:
+        CannotExecute: the text has no kernel, or its signature cannot be read.
+    """
+    header = _KERNEL_LINE.search(text)
+    if header is None:
+        raise CannotExecute("a text without a kernel")
+    end = _FUNCTION_END.search(text, header.end())
+    arguments = ", ".join(_PARAMETER.findall(header[0]))
+    location = "" if end is None else end[1]
+    locations = "\n".join(match[0] for match in _LOCATION_LINE.finditer(text))
+    return parse(f"{header[0]}\n{UNREAD} {arguments}\n}} {location}\n{locations}")
 
 
 class _Parser(ValueScope):

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from harness.engines.ttir.ir import Function, Operation, TtirRegion, Type
+from harness.engines.ttir.ir import UNREAD, Function, Operation, TtirRegion, Type
 
 Slots = frozenset[int]
 
@@ -78,7 +78,7 @@ class PointerReach:
         for operation in self.kernel.body.all_operations():
             if operation.name in names:
                 reached |= self.origins_of(operation)
-            elif operation.name == "tt.call" and any(map(_is_pointer, operation.operand_types)):
+            elif operation.name in {"tt.call", UNREAD} and any(map(_is_pointer, operation.operand_types)):
                 return None
         return None if reached >= UNKNOWN_ORIGIN else reached
 

@@ -275,7 +275,7 @@ class Launches:
         key = (request.ttir, *map(str, options.values()))
         if key not in self._compiled_kernels:
             began = time.perf_counter()
-            facts = read_kernel_facts(request.ttir, self.device.arch, options)
+            facts = self._read_facts(request.ttir, options)
             compiled = CompiledTtir(facts, self._thread_check(request.ttir, facts), may_wait=may_wait(facts.module))
             self.case_launches.add_seconds("parse", time.perf_counter() - began)
             if any(operation.name in SCRATCH_OPERATIONS for operation in facts.module.kernel.body.all_operations()):
@@ -285,6 +285,14 @@ class Launches:
             self._leave_build(request.ttir, facts.build, facts.options)
             self._compiled_kernels[key] = compiled
         return self._compiled_kernels[key]
+
+    def _read_facts(self, ttir: str, options: Mapping[str, Any]) -> KernelFacts:
+        """Return what the text of a kernel says.
+
+        Raises:
+            CannotExecute: it cannot be read.
+        """
+        return read_kernel_facts(ttir, self.device.arch, options)
 
     def _config_build(self, build: ConfigBuild) -> str:
         """Leave the build of a config that is not launched, and return its digest; empty if it has no TTIR."""

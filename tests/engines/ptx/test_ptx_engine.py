@@ -24,6 +24,46 @@ def stuck(x, N: tl.constexpr):
 stuck[(2,)](torch.zeros(100, device="cuda"), N=128)
 """
 
+GLUON = """
+import torch, triton
+from triton.experimental import gluon
+from triton.experimental.gluon import language as gl
+from triton.experimental.gluon.language.nvidia.hopper import fence_async_shared, mbarrier, tma
+from triton.experimental.gluon.nvidia.hopper import TensorDescriptor
+
+
+@gluon.jit
+def copied(x, y, XBLOCK: gl.constexpr):
+    tile = gl.allocate_shared_memory(x.dtype, [1, XBLOCK], x.layout)
+    bar = gl.allocate_shared_memory(gl.int64, [1], mbarrier.MBarrierLayout())
+    mbarrier.init(bar, count=1)
+    mbarrier.expect(bar, x.block_type.nbytes)
+    tma.async_copy_global_to_shared(x, [0, 0], bar, tile)
+    mbarrier.wait(bar, phase=0)
+    mbarrier.invalidate(bar)
+    tma.async_copy_shared_to_global(y, [0, 0], tile)
+    tma.store_wait(pendings=0)
+
+
+device = triton.runtime.driver.active.get_active_torch_device()
+x = torch.arange(64.0, device=device).reshape(1, 64)
+y = torch.empty_like(x)
+assert x.device == device
+layout = gl.NVMMASharedLayout(swizzle_byte_width=0, element_bitwidth=32, rank=2)
+copied[(1,)](*(TensorDescriptor.from_tensor(each, [1, 64], layout) for each in (x, y)), 64)
+assert torch.equal(x, y)
+"""
+
+
+@pytest.mark.slow
+def test_a_kernel_in_gluon_is_executed_whatever_its_text_holds(tmp_path: Path) -> None:
+    project = Project(tmp_path)
+    project.write("copied.py", GLUON)
+    child = project.start("run", "--engine", "ptx", "--device", "h200", "--", "python", "copied.py")
+    out, _ = child.communicate(timeout=300)
+    assert child.returncode == 0, out
+    assert "1 passed, 0 failed, 0 abstained" in out
+
 
 @pytest.mark.slow
 def test_a_command_learns_its_stray_lanes_and_its_barrier_by_line(tmp_path: Path) -> None:

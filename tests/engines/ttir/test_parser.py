@@ -15,9 +15,9 @@ import triton.language as tl
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.engines.ttir.ir import Module, Operation, Type
+from harness.engines.ttir.ir import UNREAD, Module, Operation, Type
 from harness.engines.ttir.notation import parse_number, parse_type
-from harness.engines.ttir.parser import parse
+from harness.engines.ttir.parser import parse, parse_signature
 from harness.engines.ttir.tokens import LINE, Tokens
 from harness.engines.virtual.operations.arith import literal
 from harness.errors import CannotExecute
@@ -207,6 +207,16 @@ def test_an_operation_on_one_line_is_read_like_any_other() -> None:
     assert not any(kind == LINE for kind, _ in Tokens(by_tokens)._tokens)
     read, expected = (list(map(repr, parse(text).kernel.body.blocks)) for text in (by_lines, by_tokens))
     assert read == [block.replace("loc( #loc1)", "loc(#loc1)") for block in expected]
+
+
+def test_a_signature_is_read_where_the_body_cannot_be() -> None:
+    text = BRANCHES.replace("    %c0_i32 = arith.constant 0 : i32 loc(#loc1)", "    %c0_i32 = new.form [[%x]} -> ?", 1)
+    with pytest.raises(CannotExecute):
+        parse(text)
+    kernel = parse_signature(text).kernel
+    assert [parameter.name for parameter in kernel.parameters] == ["x", "n"]
+    (operation,) = kernel.body.entry.operations
+    assert (operation.name, len(operation.operands)) == (UNREAD, 2)
 
 
 def test_an_error_in_a_one_line_operation_is_refused_with_its_line() -> None:
