@@ -100,6 +100,8 @@ class WatchedLaunch:
     """As pytest names it: `tests/test_norm.py::test_backward[64]`; for a script its name."""
     called_from: Source | None = None
     """The line outside installed packages that led to the launch; None if there is none."""
+    captured_at: Source | None = None
+    """The line from which a CUDA graph captured the launch; `called_from` is that of the replay."""
 
 
 NEVER_REPEATED = ReplayCount(shown=0, runs=0)

@@ -189,6 +189,8 @@ def _subject(finding: Finding) -> Iterator[tuple[str, str]]:
     yield "test", finding.watched.test
     if line := finding.watched.called_from:
         yield "called from", f"{line.file}:{line.line}"
+    if line := finding.watched.captured_at:
+        yield "captured at", f"{line.file}:{line.line}"
 
 
 def _possible_demands(finding: Finding) -> Iterator[str]:

@@ -6,7 +6,7 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 from pathlib import Path
@@ -85,12 +85,13 @@ class LaunchRecorder:
                 return
             verdicts = registry.judge_all(run, {}, {}, (), self._oracles)
             self._begin(test)
-            self._launches += 1
+            launches = max(1, len(run.launches))  # several if a CUDA graph is replayed
+            self._launches += launches
             self._has_launched = True
             self._kernels |= {launch.kernel for launch in run.launches}
             self._judged.update({verdict.oracle for verdict in verdicts if not isinstance(verdict, Abstain)})
             if registry.outcome(run, verdicts) is Outcome.ABSTAIN:
-                self._unchecked.update(registry.reasons(verdicts)[:1])
+                self._unchecked.update(dict.fromkeys(registry.reasons(verdicts)[:1], launches))
             self._add_failures(test, verdicts, run, details)
             for launch in run.launches:
                 if launch.build not in self._builds:
@@ -147,7 +148,8 @@ class LaunchRecorder:
 
     def _add_failure(self, test: str, fail: Fail, run: Run, details: "LaunchDetails") -> None:
         assert self._files is not None, "nothing is recorded"
-        launch = run.launches[0] if run.launches else None
+        index = min(fail.launch_index or 0, len(run.launches) - 1)
+        launch = run.launches[index] if run.launches else None
         programs = prod(launch.grid) if launch else 0
         recording = ""
         if programs * WORTH_RECORDING <= self._recorded.get(fail.signature, sys.maxsize):
@@ -160,6 +162,7 @@ class LaunchRecorder:
                 dtype=run.case.dtype,
                 launch=launch,
                 called_from=details.called_from(),
+                captured_at=details.captured_at[index] if details.captured_at else None,
                 recording=recording,
             )
         )
@@ -195,6 +198,8 @@ class LaunchDetails:
     called_from: Callable[[], Source | None]
     save: Callable[[Path], None]
     """Writes a file that repeats the launch.  It may raise `CannotRecord`."""
+    captured_at: Sequence[Source | None] = ()
+    """For the launches of a replayed CUDA graph, the lines from which they were captured."""
 
 
 def current_test() -> str:

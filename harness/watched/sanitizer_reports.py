@@ -44,15 +44,15 @@ class SanitizerReports:
         """The last report, of which more lines may follow."""
         self._unproven = plan.unproven or _unproven_here()
 
-    def of_launch(self, kernel: str, *, is_patient: bool) -> Sanitized:
-        """Return what the tool reports about a launch of this kernel that has just ended.
+    def of_launch(self, *kernels: str, is_patient: bool) -> Sanitized:
+        """Return what the tool reports about a launch, or the replay of a CUDA graph, that has just ended.
 
         Args:
-            kernel: the name of the kernel.
+            kernels: the names of the kernels.
             is_patient: True to wait longer for a first report, since the launch failed.
         """
         text = self._new_reports(LATE_S if is_patient else SOON_S)
-        records = (record for record in records_printed(text) if record.at.kernel == kernel)
+        records = (record for record in records_printed(text) if record.at.kernel in kernels)
         return Sanitized(
             tool=self._plan.tool,
             version=self._plan.version,

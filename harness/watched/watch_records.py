@@ -95,6 +95,8 @@ class LaunchFailure:
     launch: Launch | None
     called_from: Source | None
     """The line of the caller's own code that led to the launch; None if there is none outside libraries."""
+    captured_at: Source | None = None
+    """The line from which a CUDA graph captured the launch; `called_from` is that of the replay."""
     recording: str = ""
     """The name of the file that repeats the launch, in the folder of the command; empty if there is none."""
 

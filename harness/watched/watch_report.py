@@ -176,7 +176,10 @@ def _finding(same: Sequence[LaunchFailure], command: WatchedCommand) -> Finding:
         libraries=command.libraries,
         engine_options=command.engine_options,
         watched=WatchedLaunch(
-            command=command.repeating(simplest.test), test=simplest.test, called_from=simplest.called_from
+            command=command.repeating(simplest.test),
+            test=simplest.test,
+            called_from=simplest.called_from,
+            captured_at=simplest.captured_at,
         ),
     )
 

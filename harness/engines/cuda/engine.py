@@ -80,6 +80,7 @@ class CudaEngine:
         self._arch = gpu.arch
         emulated = emulated_profile(device, gpu)
         emulate_torch_cuda(emulated)
+        refuse_cuda_graphs()  # a capture forbids to wait for a launch, as every launch here is
         self._instrumentation = enable_instrumentation(gpu, os.environ)
         if self._instrumentation is not None:
             self._builds = InstrumentedBuilds(self._instrumentation)
@@ -335,4 +336,3 @@ def emulate_torch_cuda(profile: DeviceProfile) -> None:
         "get_device_properties": lambda device=None: properties,  # noqa: ARG005 - as above
     }
     PATCHES.replace_each(torch.cuda, answers, why="it answers for the emulated GPU", releases=RUN)
-    refuse_cuda_graphs()  # a capture forbids to wait for a launch, as every launch here is

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 import torch
 
+from harness.engines.cuda.captured_launches import CapturedGraph, CapturedLaunch
 from harness.engines.cuda.memory.redzones import Damage, RedzoneMemory
 from harness.engines.triton.driver import LaunchRequest, tensors_of
 from harness.engines.triton.foreign_arguments import foreign_arguments
@@ -70,12 +71,8 @@ class WatchedLaunches:
         """Launch, synchronise and record the launch."""
         case_launches = self.case_launches
         name = request.source.fn.__name__
-        build, scratch_bytes = self._build(request), self._scratch_bytes(request)
-        case_launches.launches.append(
-            unread_launch(request, self._arch, self._chosen(), scratch_bytes)
-            if build.facts is None
-            else launch_of(build.facts, request, self._chosen(), scratch_bytes)
-        )
+        build = self._build(request)
+        case_launches.launches.append(self._launch_of(request))
         if build.facts is not None:
             number = len(case_launches.launches) - 1
             case_launches.foreign += foreign_arguments(request, build.facts.module.kernel, number)
@@ -99,9 +96,38 @@ class WatchedLaunches:
                 access = "stores to" if is_stored else "loads from"
                 case_launches.unchecked = case_launches.unchecked or f"{name} {access} {key}, {reason}"
             if is_stored:
-                case_launches.writers[tensor.untyped_storage().data_ptr()] = (name, key)
+                case_launches.writers[_address(tensor)] = (name, key)
         if case_launches.finds_writer and not case_launches.memory:
             case_launches.memory += (self._trampled(damage, name, tensors) for damage in self._memory.damages())
+
+    def capture(self, graph: CapturedGraph, request: LaunchRequest, launch: Callable[[], None]) -> None:
+        """Launch into a graph, and note the launch."""
+        tensors, written = tensors_of(request), self._build(request).written
+        captured = CapturedLaunch(
+            launch=self._launch_of(request),
+            arguments={_address(tensor): key for key, tensor in reversed(tensors.items())},
+            stored=frozenset(_address(tensor) for key, tensor in tensors.items() if written is None or key in written),
+        )
+        launch()
+        graph.launches.append(captured)
+
+    def replay(self, graph: CapturedGraph, replay: Callable[[], None]) -> None:
+        """Replay a graph, synchronise and record its launches."""
+        case_launches, first = self.case_launches, len(self.case_launches.launches)
+        case_launches.launches += (captured.launch for captured in graph.launches)
+        with flight_recorder.synchronising(flight_recorder.EARLIER_WORK):
+            torch.cuda.synchronize()
+        case_launches.unfinished = graph.name
+        with flight_recorder.launching(graph.name, graph.launches[0].launch.grid, "replay of a CUDA graph"):
+            replay()
+        with flight_recorder.synchronising(graph.name):
+            torch.cuda.synchronize()
+        case_launches.unfinished = None
+        for captured in graph.launches:
+            named = ((address, key) for address, key in captured.arguments.items() if address in captured.stored)
+            case_launches.writers |= {address: (captured.kernel, key) for address, key in named}
+        if case_launches.finds_writer and not case_launches.memory:
+            case_launches.memory += (_trampled_by(graph, damage, first) for damage in self._memory.damages())
 
     def trampled_by_unknown_kernel(self, damage: Damage) -> Trampled:
         """Return the event for damage that no launch of the rerun repeated."""
@@ -119,7 +145,7 @@ class WatchedLaunches:
         return ScratchRequest(site=site, size_bytes=size, align=align, bytes_per_program=per_program)
 
     def _trampled(self, damage: Damage, kernel: str, tensors: dict[str, torch.Tensor]) -> Trampled:
-        named = (key for key, tensor in tensors.items() if tensor.untyped_storage().data_ptr() == damage.address)
+        named = (key for key, tensor in tensors.items() if _address(tensor) == damage.address)
         launches = self.case_launches.launches
         site = AccessSite(
             kernel=kernel,
@@ -128,6 +154,12 @@ class WatchedLaunches:
             source=launches[-1].source if kernel and launches else None,
         )
         return Trampled(site=site, region=damage.region, cells=damage.cells, element=damage.element)
+
+    def _launch_of(self, request: LaunchRequest) -> Launch:
+        facts, scratch_bytes = self._build(request).facts, self._scratch_bytes(request)
+        if facts is None:
+            return unread_launch(request, self._arch, self._chosen(), scratch_bytes)
+        return launch_of(facts, request, self._chosen(), scratch_bytes)
 
     def _build(self, request: LaunchRequest) -> "_Build":
         options = options_of(request.metadata)
@@ -141,6 +173,24 @@ class WatchedLaunches:
         x, y, z = request.grid
         metadata = request.metadata
         return x * y * z * getattr(metadata, "num_ctas", 1) * int(getattr(metadata, "global_scratch_size", 0) or 0)
+
+
+def _trampled_by(graph: CapturedGraph, damage: Damage, first: int) -> Trampled:
+    """Return the event for damage that a replay does; `first` is the index of the graph's first launch in the case."""
+    index = graph.writer(damage.address)
+    suspects = graph.launches if index is None else graph.launches[index : index + 1]
+    named = (launch.arguments[damage.address] for launch in suspects if damage.address in launch.arguments)
+    site = AccessSite(
+        kernel=graph.name if index is None else suspects[0].kernel,
+        launch=first + (index or 0),
+        argument=next(named, "a tensor"),
+        source=None if index is None else suspects[0].launch.source,
+    )
+    return Trampled(site=site, region=damage.region, cells=damage.cells, element=damage.element)
+
+
+def _address(tensor: torch.Tensor) -> int:
+    return tensor.untyped_storage().data_ptr()
 
 
 @dataclass(frozen=True, slots=True)

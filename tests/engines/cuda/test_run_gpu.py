@@ -50,6 +50,17 @@ def test_graph():
     torch.testing.assert_close(y, x + 1)
 
 
+def test_graph_past_the_end():
+    x, y, wide = (torch.ones(size, device="cuda") for size in (5, 5, 16))
+    kernels.add_one[(1,)](x, x, 5, BLOCK=16)
+    kernels.past_the_end_in_graph[(1,)](x, wide, 5, BLOCK=16)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        kernels.add_one[(1,)](x, x, 5, BLOCK=16)
+        kernels.past_the_end_in_graph[(1,)](x, y, 5, BLOCK=16)
+    graph.replay()
+
+
 def test_compiled():
     def program(x):
         return torch.softmax(x * 2, -1)
@@ -76,6 +87,12 @@ def test_zzz_after():
     kernels.add_one[(1,)](ONE, OTHER, 1, BLOCK=16)
 """
 FAR = """
+
+@triton.jit
+def past_the_end_in_graph(x, y, N, BLOCK: tl.constexpr):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(y + at, tl.load(x + at, mask=at < N, other=0.0) + 1, mask=at < N + 1)
+
 
 @triton.jit
 def far(y, offset, BLOCK: tl.constexpr):
@@ -107,14 +124,13 @@ def ran(tmp_path_factory: pytest.TempPathFactory, gpu: RealGpu) -> Ran:
 
 
 def test_tests_on_hardware_have_their_own_results(ran: Ran) -> None:
-    assert "3 failed, 7 passed" in ran.done.out, ran.done.out + ran.done.err
+    assert "3 failed, 8 passed" in ran.done.out, ran.done.out + ran.done.err
     assert "FAILED test_kernels.py::test_that_fails" in ran.done.out
     assert ran.done.status == 1
 
 
 def test_a_store_into_a_redzone_is_one_finding(ran: Ran) -> None:
-    (finding,) = ran.findings("bounds")
-    assert finding["kernel"] == "past_the_end"
+    (finding,) = (one for one in ran.findings("bounds") if one["kernel"] == "past_the_end")
     assert finding["message"] == "past_the_end stores 1 element outside the storage of y, the first at element 5"
     assert finding["watched"]["test"] == "test_kernels.py::test_past_the_end[5]"
     assert finding["confirmation"] == "confirmed"
@@ -128,8 +144,15 @@ def test_a_fault_names_its_kernel_and_leaves_the_rest_unchecked(ran: Ran) -> Non
     assert any("lost the CUDA context" in reason for reason in ran.report["abstain_reasons"])
 
 
-def test_launches_of_a_captured_graph_are_counted_as_unchecked(ran: Ran) -> None:
-    assert any("captured into a CUDA graph" in reason for reason in ran.report["abstain_reasons"])
+def test_launches_of_a_captured_graph_are_checked_at_its_replay(ran: Ran) -> None:
+    assert not any("CUDA graph" in reason for reason in ran.report["abstain_reasons"])
+    (finding,) = (one for one in ran.findings("bounds") if one["kernel"] == "past_the_end_in_graph")
+    message = "past_the_end_in_graph stores 1 element outside the storage of y, the first at element 5"
+    assert finding["message"] == message
+    watched, lines = finding["watched"], TESTS.splitlines()
+    assert watched["test"] == "test_kernels.py::test_graph_past_the_end"
+    assert "past_the_end_in_graph" in lines[watched["captured_at"]["line"] - 1]
+    assert "graph.replay()" in lines[watched["called_from"]["line"] - 1]
 
 
 def test_kernels_of_compiled_programs_are_checked(ran: Ran) -> None:
