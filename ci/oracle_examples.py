@@ -39,7 +39,7 @@ CHOSEN = frozenset(
 )
 """The suites of the examples, where several show the same oracle."""
 
-FURTHER = ("summed_blocks",)
+FURTHER = ("overwritten_pool", "summed_blocks", "unordered_streams")
 """Suites that show an oracle fail in another way.  The page names them instead of the oracle."""
 
 

@@ -48,6 +48,8 @@ class CapturedCall:
     graph: torch.cuda.CUDAGraph
     differing: Mapping[ChangedInputs, tuple[str, ...]]
     """As `GraphReplay.differing`."""
+    reordered: tuple[str, ...] = ()
+    """As `GraphReplay.reordered`."""
 
 
 def replay_captured(repeatable: RepeatableCall) -> CapturedCall:
@@ -60,20 +62,30 @@ def replay_captured(repeatable: RepeatableCall) -> CapturedCall:
     call = repeatable.call
     call()  # as users do before a capture: a first call may compile, tune and allocate
     graph = torch.cuda.CUDAGraph()
-    graph.capture_begin()
-    results = call()
-    graph.capture_end()
+    with torch.cuda.graph(graph):
+        results = call()
     differing: dict[ChangedInputs, tuple[str, ...]] = {}
+    reordered: tuple[str, ...] = ()
+    captured = capture_of(graph)
     for changed, values in _changes(repeatable):
         _set(repeatable, values)
         graph.replay()
         replayed = _bits(results)
         _set(repeatable, values)
         expected = _bits(call())
-        if names := tuple(name for name, bits in expected.items() if replayed.get(name) != bits):
+        if names := _differing(expected, replayed):
             differing[changed] = names
-    outside = capture_of(graph).outside
-    return CapturedCall(repeatable=repeatable, outside=outside, graph=graph, differing=differing)
+        elif captured.has_branches and not reordered:
+            _set(repeatable, values)
+            captured.replay(latest_first=True)
+            reordered = _differing(expected, _bits(results))
+    return CapturedCall(
+        repeatable=repeatable, outside=captured.outside, graph=graph, differing=differing, reordered=reordered
+    )
+
+
+def _differing(expected: Mapping[str, str], replayed: Mapping[str, str]) -> tuple[str, ...]:
+    return tuple(name for name, bits in expected.items() if replayed.get(name) != bits)
 
 
 @dataclass(frozen=True, slots=True)

@@ -143,7 +143,9 @@ class Execution(CaseExecution):
         ending, (read, captured) = self._ended(op, lambda: self._replayed(op, case), (None, None))
         if read is not None:
             return GraphReplay(ending=ending, host_read=read.operator, source=source_of(read)), None
-        return GraphReplay(ending=ending, differing=captured.differing if captured else {}), captured
+        if captured is None:
+            return GraphReplay(ending=ending), None
+        return GraphReplay(ending=ending, differing=captured.differing, reordered=captured.reordered), captured
 
     def run_beside(self, op: Op, case: Case, captured: CapturedCall) -> Ending:
         """Run a case while a captured graph is kept, and watch what it allocates in memory that the graph uses."""

@@ -64,6 +64,7 @@ class FollowedMemory(UnwrittenMemory):
             first_cell=tuple(int(index) for index in first),
             is_handed_over=is_handed_over,
             is_stored_to_copy=store is not None and store.is_to_copy,
+            overwritten_at=elements.allocation.overwritten_at,
         )
         self.on_use(use, store.launch if store else None)
 

@@ -11,11 +11,13 @@ from dataclasses import dataclass, replace
 
 import torch
 
-from harness.engines.torch.torch_seam import plain_torch
+from harness.engines.torch.torch_seam import plain_torch, without_dispatch_modes
 from harness.execution.case_execution import calling_line
 from harness.execution.poison import FreshMemory, Poison, elements_of
 from harness.model.run import Launch, Source
 
+MOST_LOST_BYTES = 1 << 28
+"""Memory beyond which lost contents stay."""
 MOST_SCANNED_BYTES = 1 << 30
 """A storage that stays unwritten in part is looked at until it has been read so often.  Then it is given up."""
 
@@ -38,6 +40,8 @@ class Allocation:
 
     source: Source | None
     last_store: LastStore | None = None
+    overwritten_at: Source | None = None
+    """The line that replays a CUDA graph which has overwritten the memory."""
     scanned_bytes: int = 0
     is_reported: bool = False
 
@@ -105,6 +109,20 @@ class UnwrittenMemory(FreshMemory):
         """Return True if the storage of a tensor has memory, and no other poison."""
         address = _address(tensor)
         return bool(address) and self.poison_of(address) in (None, poison)
+
+    def calling_line(self) -> Source | None:
+        return calling_line()
+
+    def lose(self, tensor: torch.Tensor, allocated_at: Source | None, *, is_overwritten: bool) -> None:
+        """Poison memory whose contents are lost: a replay overwrites it, or a capture has not run what writes it."""
+        with plain_torch(), without_dispatch_modes():
+            address = _address(tensor)
+            if tensor.untyped_storage().nbytes() > MOST_LOST_BYTES:
+                return
+            self._poison(tensor)
+            if address in self._unfinished:
+                replayed_at = calling_line() if is_overwritten else None
+                self._unfinished[address] = Allocation(source=allocated_at, overwritten_at=replayed_at)
 
     def _poison(self, tensor: torch.Tensor) -> None:
         super()._poison(tensor)

@@ -39,12 +39,14 @@ class FreedMemory:
     """Empty for an operator."""
     bytes: int
     between: str
-    """The call that freed it: `a call with T=96`."""
+    """The call that freed it: `a call with T=96`; empty if that is not known."""
     taker: str = ""
     """The operator that allocates no more than as much afterwards, in the same call; empty if none does."""
     taken_bytes: int = 0
     source: Source | None = None
     """The line that does so."""
+    captured_at: Source | None = None
+    """The line from which a watched program captured the first use."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,5 +61,7 @@ class GraphReplay:
     """The line that does so."""
     differing: Mapping[ChangedInputs, tuple[str, ...]] = field(default_factory=dict[ChangedInputs, tuple[str, ...]])
     """The outputs with other bits than a call without a graph, by the inputs that were changed before."""
+    reordered: tuple[str, ...] = ()
+    """The outputs with other bits if the streams of the capture run in another order that their events allow."""
     freed: tuple[FreedMemory, ...] = ()
     """What another call without a graph frees afterwards."""

@@ -239,6 +239,8 @@ class UnwrittenUse:
     """The host gets the whole memory, and it is not known which elements it uses."""
     is_stored_to_copy: bool = False
     """The launch stored to a copy of the memory."""
+    overwritten_at: Source | None = None
+    """The line that replays another CUDA graph, which has overwritten the memory; None if it was never written."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,7 +8,7 @@ from harness.model.run import Run
 from harness.model.verdict import Abstain, Fail, Pass, Verdict
 from harness.oracles.base import Evidence, SingleRunOracle
 from harness.oracles.endings import describe, unfinished
-from harness.oracles.traits import Causality, Need, Proof, Traits
+from harness.oracles.traits import Causality, Need, PromiseScope, Proof, Traits
 from harness.wording import counted
 
 NOT_REPLAYED = "this case was not captured into a CUDA graph"
@@ -22,6 +22,10 @@ MEANING = {
     ChangedInputs.NUMBERS: "A replay runs no host code: what it computed from the inputs at the capture is used again.",
     ChangedInputs.ALL: "A replay runs no host code: what it read from the integers at the capture is used again.",
 }
+REORDERED = "when the streams of a captured call run in another order"
+UNORDERED = (
+    "No event orders the steps of these streams. A GPU runs them at once, or in either order, also without a graph."
+)
 
 
 class ReplayedGraph(SingleRunOracle):
@@ -34,6 +38,7 @@ class ReplayedGraph(SingleRunOracle):
         flaw=FlawKind.PROMISE,
         causality=Causality.RESULT,
         needs=frozenset({Need.COMPARABLE_RESULTS}),
+        scope=PromiseScope.REPLAY,
         second_run=SecondRun.GRAPH,
         not_requested=frozenset({NOT_REPLAYED}),
         proof=Proof.COMPARED_RUNS,
@@ -63,29 +68,35 @@ class ReplayedGraph(SingleRunOracle):
                         meaning="Without a graph the call completes.",
                     ),
                 )
-        fails = [self._fail(run, changed, names) for changed, names in [*replayed.differing.items()][:1]]
+        fails = [
+            self._fail(run, names, f"when a captured call is replayed {WHEN[changed]}", MEANING[changed])
+            for changed, names in [*replayed.differing.items()][:1]
+        ]
+        if replayed.reordered:
+            fails.append(self._fail(run, replayed.reordered, REORDERED, UNORDERED))
         fails += {fail.signature: fail for fail in (self._fail_freed(run, freed) for freed in replayed.freed)}.values()
         return tuple(fails) or (Pass(oracle=self.name),)
 
-    def _fail(self, run: Run, changed: ChangedInputs, names: tuple[str, ...]) -> Fail:
+    def _fail(self, run: Run, names: tuple[str, ...], when: str, meaning: str) -> Fail:
         result = next((result for result in run.results if result.name == names[0]), None)
         kernel, place = (result.writer if result else None) or ("", names[0])
         return Fail(
             signature=self.signature(run, kernel=kernel, place=place),
-            message=f"{', '.join(names)} has other bits when a captured call is replayed {WHEN[changed]}",
-            meaning=MEANING[changed],
+            message=f"{', '.join(names)} has other bits {when}",
+            meaning=meaning,
             source=run.source_of(kernel),
         )
 
     def _fail_freed(self, run: Run, freed: FreedMemory) -> Fail:
         kernel = freed.kernel if freed.argument else ""
         user = f"{freed.argument} of {freed.kernel}" if freed.argument else freed.kernel
+        between = f", in {freed.between}" if freed.between else ""
         taken = f"; {freed.taker} then allocates {counted(freed.taken_bytes, 'byte')} there" if freed.taker else ""
         return Fail(
             signature=self.signature(run, kernel=kernel, place=f"freed {freed.argument or freed.kernel}"),
             message=(
-                f"the memory of {user} in a captured call ({counted(freed.bytes, 'byte')}) is freed after the capture, "
-                f"in {freed.between}{taken}"
+                f"the memory of {user} in a captured call ({counted(freed.bytes, 'byte')}) is freed after the capture"
+                f"{between}{taken}"
             ),
             meaning=(
                 "A graph holds addresses, and keeps no memory alive that was allocated before its capture. A replay "

@@ -15,6 +15,8 @@ class PromiseScope(StrEnum):
 
     LAUNCH = "launch"
     """One launch: `harness run` asks it of each."""
+    REPLAY = "replay"
+    """A call and its replays from a CUDA graph: `harness run` asks it of each replay on the virtual GPU."""
     BUILD = "build"
     """One build of a kernel: `harness run` asks it on the virtual GPU, once the compiler has finished the build."""
     SANITIZED_PROCESS = "sanitized process"

@@ -31,6 +31,10 @@ USED_BY_TORCH = (
     "a long-running program. Copies, views and printing are no use. Neither is arithmetic element by element, whose "
     "results may be cut off later."
 )
+OVERWRITTEN = (
+    "Graphs with one memory pool share its memory: what the program no longer holds when another graph is captured is "
+    "free for that one."
+)
 HANDED_OVER = (
     "The host gets the whole memory. What it does with these elements is not followed: it may cut them off, or compute "
     "with whatever the memory held before."
@@ -101,17 +105,25 @@ class NoUninitialisedReads(SingleRunOracle):
             yield Fail(
                 signature=self.signature(run, kernel=kernel, place=place, severity=severity),
                 message=_message_of_torch(use),
-                meaning=HANDED_OVER if use.is_handed_over else USED_BY_TORCH,
+                meaning=_meaning_of_torch(use),
                 source=use.site.source,
                 launch_index=use.site.launch if kernel else None,
                 argument=use.site.argument,
             )
 
 
+def _meaning_of_torch(use: UnwrittenUse) -> str:
+    used = HANDED_OVER if use.is_handed_over else USED_BY_TORCH
+    return f"{OVERWRITTEN} {used}" if use.overwritten_at else used
+
+
 def _message_of_torch(use: UnwrittenUse) -> str:
     verb = "hands the host" if use.is_handed_over else "uses"
     used_at = f" ({use.used_at})" if use.used_at else ""
     allocated = f", allocated at {use.site.source}" if use.site.source else ""
+    if use.overwritten_at:
+        lost = f"that the replay of another CUDA graph has overwritten ({use.overwritten_at})"
+        return f"{use.operator}{used_at} {verb} {_elements(use)} {lost}{allocated}"
     return f"{use.operator}{used_at} {verb} {_elements(use)} that nothing has written{allocated}; {_last_store(use)}"
 
 

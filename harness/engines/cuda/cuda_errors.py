@@ -22,8 +22,11 @@ FAULTS_BY_TEXT: Mapping[str, FaultOf] = {
     "illegal instruction": FaultOf.ILLEGAL_INSTRUCTION,
 }
 OUT_OF_MEMORY = "out of memory"
-CALL_ERRORS = ("invalid argument", "invalid configuration", "too many resources", "invalid value")
-"""Errors of a call rather than of a kernel: the context survives them."""
+CALL_ERRORS = (
+    *("invalid argument", "invalid configuration", "too many resources", "invalid value"),
+    *("stream is capturing", "during capture", "capturing stream", "capturing blocking stream", "uncaptured work"),
+)
+"""Errors of a call, or of the capture of a CUDA graph, rather than of a kernel: the context survives them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

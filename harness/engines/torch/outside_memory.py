@@ -22,6 +22,7 @@ from harness.engines.torch.torch_seam import (
     without_dispatch_modes,
 )
 from harness.model.ending import Source
+from harness.model.later_calls import FreedMemory
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,6 +43,8 @@ class OutsideStorage:
     """The kernels that use it, each with its argument; operators with an empty one."""
     aliases: int = 0
     """Tensors of the graph's steps that hold it."""
+    captured_at: Source | None = None
+    """The line from which the first of them was captured, if that is known."""
     taker: LaterAllocation | None = None
     """What the allocator may have given the memory to after it was freed."""
 
@@ -50,6 +53,20 @@ class OutsideStorage:
         """True if nothing outside the graph holds it; another graph that uses it counts as something."""
         return holders(self.storage) <= 1 + self.aliases
 
+    def as_freed(self, between: str) -> FreedMemory:
+        kernel, argument = next((user for user in self.users if user[1]), self.users[0])
+        taker = self.taker
+        return FreedMemory(
+            kernel=kernel,
+            argument=argument,
+            bytes=self.storage.nbytes(),
+            between=between,
+            taker=taker.operator if taker else "",
+            taken_bytes=taker.bytes if taker else 0,
+            source=taker.source if taker else None,
+            captured_at=self.captured_at,
+        )
+
 
 class OutsideMemory:
     """The storages that the steps of one graph use, of those that the graph has not allocated."""
@@ -57,28 +74,31 @@ class OutsideMemory:
     def __init__(self) -> None:
         self._by_key: dict[int, OutsideStorage] = {}
 
-    def aliased(self, values: Any, own: Mapping[int, torch.UntypedStorage]) -> Any:
-        """Return the arguments of a step with aliases in the place of tensors outside the graph's `own` memory."""
+    def aliased(self, values: Any, is_own: Callable[[torch.Tensor], bool]) -> Any:
+        """Return what a step uses with aliases in the place of its tensors.
+
+        Those in memory of the graph, which `is_own` knows, are not counted here.
+        """
 
         def alias(tensor: torch.Tensor) -> torch.Tensor:
             if type(tensor) not in {torch.Tensor, torch.nn.Parameter} or not _has_storage(tensor):
                 return tensor
-            storage = tensor.untyped_storage()
-            if storage.data_ptr() in own:
-                return tensor
-            self._by_key.setdefault(storage_key(storage), OutsideStorage(storage=storage)).aliases += 1
+            if not is_own(tensor):
+                storage = tensor.untyped_storage()
+                self._by_key.setdefault(storage_key(storage), OutsideStorage(storage=storage)).aliases += 1
             return tensor.detach()
 
         with plain_torch(), without_dispatch_modes():
             return tree_map_only(torch.Tensor, alias, values)
 
-    def note_use(self, kernel: str, tensors: Mapping[str, torch.Tensor]) -> None:
-        """Note that a step uses tensors, by argument."""
+    def note_use(self, kernel: str, tensors: Mapping[str, torch.Tensor], line: Source | None = None) -> None:
+        """Note that a step, captured from this line, uses tensors by argument."""
         for argument, tensor in tensors.items():
             with plain_torch():
                 known = self._by_key.get(storage_key(tensor.untyped_storage())) if _has_storage(tensor) else None
             if known is not None:
                 known.users.append((kernel, argument))
+                known.captured_at = known.captured_at or line
 
     def forget_free(self) -> None:
         """Forget what is free by now: at the end of a capture, what only host code of the capture held."""
@@ -87,6 +107,10 @@ class OutsideMemory:
     def free(self) -> Iterator[OutsideStorage]:
         """Yield the memory that is free by now."""
         return (known for known in self._by_key.values() if known.is_free)
+
+    def freed(self, between: str) -> tuple[FreedMemory, ...]:
+        """Return the memory that steps use and that is free by now; `between` as in `FreedMemory`."""
+        return tuple(known.as_freed(between) for known in self.free() if known.users)
 
 
 class AllocationWatch(OperatorMode):

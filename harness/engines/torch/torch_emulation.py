@@ -39,6 +39,12 @@ from harness.engines.torch.streams import (
     InStream,
     Stream,
     check_device,
+    current_stream,
+    default_stream,
+    external_stream,
+    raw_stream,
+    set_stream,
+    synchronize,
 )
 from harness.engines.torch.torch_seam import RUN
 from harness.errors import WorkerError
@@ -105,7 +111,7 @@ def install_emulation() -> None:
     _replace(torch.backends.cuda, {"is_built": lambda: True}, answers)
     native = sys.modules["torch._C"]
     where_compiled_in = {
-        "_cuda_getCurrentRawStream": _zero(),
+        "_cuda_getCurrentRawStream": raw_stream,
         "_cuda_CUDAAllocator_AllocatorState": type("AllocatorState", (), {}),
     }
     _replace(
@@ -170,20 +176,21 @@ def _device_answers() -> dict[str, Any]:
         "get_device_properties": answering(lambda: _emulated.properties),
         "get_arch_list": lambda: [f"sm_{_emulated.profile.arch}"],
         "can_device_access_peer": lambda device, peer_device: False,  # noqa: ARG005 - torch's own names for them
-        "synchronize": _checking(),
+        "synchronize": synchronize,
     }
 
 
 def _stream_answers() -> dict[str, Any]:
-    stream = Stream()
     return {
         "Stream": Stream,
         "ExternalStream": ExternalStream,
         "Event": EmulatedEvent,
         "StreamContext": InStream,
         "stream": InStream,
-        "set_stream": _nothing(),
-        **_each(lambda: lambda *_, **__: stream, "current_stream", "default_stream", "get_stream_from_external"),
+        "set_stream": set_stream,
+        "current_stream": current_stream,
+        "default_stream": default_stream,
+        "get_stream_from_external": external_stream,
     }
 
 
@@ -216,9 +223,10 @@ def _accelerator_answers() -> dict[str, Any]:
         "current_accelerator": lambda check_available=False: torch.device("cuda"),  # noqa: ARG005 - torch's name
         "device_count": lambda: 1,
         **_each(_zero, "current_device_index", "current_device_idx"),
-        **_each(_checking, "set_device_index", "set_device_idx", "synchronize"),
-        "current_stream": lambda *_, **__: Stream(),
-        "set_stream": _nothing(),
+        **_each(_checking, "set_device_index", "set_device_idx"),
+        "synchronize": lambda device=None: synchronize(device),
+        "current_stream": lambda device=None: current_stream(device),
+        "set_stream": lambda stream: set_stream(stream),  # noqa: PLW0108 - TorchDynamo rejects one function with two names
         "device_index": DeviceIndexContext,
         "empty_cache": _nothing(),
     }

@@ -13,13 +13,15 @@ from typing import Any, Protocol
 
 import torch
 
-from harness.engines.torch.captured_graphs import current_capture
+from harness.engines.torch.captured_graphs import capture_line, current_capture
+from harness.engines.torch.streams import raw_stream
 from harness.engines.triton.later_stages import target
 from harness.engines.triton.source_paths import loaded_files, relocated
 from harness.engines.triton.triton_seam import ConfigChooser, kernel_source
 from harness.errors import NoSuchFunction
 from harness.execution import flight_recorder
 from harness.model.device import DeviceProfile
+from harness.model.ending import Source
 
 DEEPEST_WRAPPER = 3
 """Attributes of attributes among which the tensor behind a launch's argument is looked for."""
@@ -42,6 +44,8 @@ class LaunchRequest:
     """What the launch is a model of, if another runtime than Triton's would make it; see `Launch.model`."""
     is_benchmark: bool = False
     """True if that runtime launches the kernel only to tune it."""
+    captured_at: Source | None = None
+    """The caller's line from which the launch was captured into a CUDA graph, if a watched program replays it."""
 
 
 def tensors_of(request: LaunchRequest) -> dict[str, torch.Tensor]:
@@ -144,8 +148,7 @@ class VirtualDriver:
     def set_current_device(self, device: int) -> None: ...
 
     def get_current_stream(self, device: int | None = None) -> int:
-        del device
-        return 0
+        return raw_stream(device)
 
     def get_device_capability(self, device: int | None = None) -> tuple[int, int]:
         del device
@@ -176,7 +179,8 @@ class VirtualDriver:
         if capture is None:
             self._on_launch(request)
         else:
-            held = replace(request, arguments=capture.aliased(request.arguments))
+            arguments = capture.aliased(tuple(request.arguments))
+            held = replace(request, arguments=arguments, captured_at=capture_line())
             capture.add_launch(partial(self._on_launch, held), held.source.fn.__name__, tensors_of(held))
 
     def __getattr__(self, name: str) -> Any:

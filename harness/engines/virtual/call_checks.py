@@ -7,7 +7,6 @@ from itertools import count
 
 import torch
 
-from harness.engines.torch.outside_memory import OutsideStorage
 from harness.engines.triton.triton_seam import ConfigChooser
 from harness.engines.virtual.key_check import difference, legal_neighbours
 from harness.engines.virtual.launches import VirtualCaseLaunches
@@ -80,21 +79,7 @@ class CallChecks:
         with self.state_for(other):
             self.execution.run_beside(self.op, other, captured)
         between = f"a call with {difference(case, other) or 'other values'}"
-        return tuple(_freed(memory, between) for memory in captured.outside.free() if memory.users)
-
-
-def _freed(memory: OutsideStorage, between: str) -> FreedMemory:
-    kernel, argument = next((user for user in memory.users if user[1]), memory.users[0])
-    taker = memory.taker
-    return FreedMemory(
-        kernel=kernel,
-        argument=argument,
-        bytes=memory.storage.nbytes(),
-        between=between,
-        taker=taker.operator if taker else "",
-        taken_bytes=taker.bytes if taker else 0,
-        source=taker.source if taker else None,
-    )
+        return captured.outside.freed(between)
 
 
 class _Failing:

@@ -10,6 +10,7 @@ from typing import Protocol, runtime_checkable
 
 import torch
 
+from harness.engines.torch.captured_graphs import note_lost_contents
 from harness.engines.torch.inductor.inductor_emulation import EMULATION, load_dynamo
 from harness.engines.triton import triton_seam
 from harness.engines.triton.build_resources import compile_resources
@@ -120,6 +121,7 @@ class VirtualEngine:
         )
         self._launches.on_store = self._fresh.stored
         emulate_torch(device)
+        note_lost_contents(self._fresh)
         self._drive(device, self._around(self._launches))
         triton_seam.on_compile(lambda seconds: self._case_launches.add_seconds("front_end", seconds))
         self._chooser.install()

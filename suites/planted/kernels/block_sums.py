@@ -66,3 +66,19 @@ def sum_beside(x, *, on_device):
         sums.zero_()
     add_scaled_kernel[(triton.cdiv(x.numel(), BLOCK),)](x, y, sums, 2.0, x.numel(), BLOCK=BLOCK)
     return y, sums.clone()
+
+
+def total_on_two_streams(x, *, waits):
+    """Return the doubled vector, and its sum from another stream, which `waits` for the partial sums."""
+    blocks, here, side = triton.cdiv(x.numel(), BLOCK), torch.cuda.current_stream(), torch.cuda.Stream()
+    doubled, y, partial = torch.empty_like(x), torch.empty(1, device=x.device), torch.zeros(MOST, device=x.device)
+    total = torch.zeros(1, device=x.device)
+    side.wait_stream(here)
+    partial_sums_kernel[(blocks,)](x, partial, x.numel(), BLOCK=BLOCK)
+    if waits:
+        side.wait_stream(here)
+    with torch.cuda.stream(side):
+        total_kernel[(1,)](partial, y, MOST=MOST)
+    add_scaled_kernel[(blocks,)](x, doubled, total, 2.0, x.numel(), BLOCK=BLOCK)
+    here.wait_stream(side)
+    return doubled, y
