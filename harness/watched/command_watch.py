@@ -42,7 +42,7 @@ def watched_oracles(names: Sequence[str], sanitizing: Sanitizing | None, *, is_v
     """
     scopes = (
         PromiseScope.LAUNCH,
-        *([PromiseScope.BUILD] if is_virtual else []),
+        *([PromiseScope.REPLAY, PromiseScope.BUILD] if is_virtual else []),
         *([PromiseScope.SANITIZED_PROCESS] if sanitizing else []),
     )
     possible = tuple(name for scope in scopes for name in registry.names_of(scope))

@@ -18,6 +18,7 @@ from harness.model.device import DeviceProfile
 from harness.model.run import Run, Source
 from harness.model.verdict import Abstain, Fail, Outcome, Signature, Verdict
 from harness.oracles import registry
+from harness.oracles.traits import PromiseScope
 from harness.watched.call_sites import CallSites
 from harness.watched.quiet_scripts import say, unlaunched
 from harness.watched.watch_records import (
@@ -46,7 +47,9 @@ class LaunchRecorder:
     def __init__(self, plan: WatchPlan, files: RecordFiles | None) -> None:
         """Write to these files; None to write nothing."""
         self._sites = CallSites(plan.libraries, plan.scratch)
-        self._oracles = tuple(map(registry.find, plan.oracles))
+        oracles = tuple(map(registry.find, plan.oracles))
+        self._replay_oracles = tuple(one for one in oracles if one.traits.scope is PromiseScope.REPLAY)
+        self._oracles = tuple(one for one in oracles if one not in self._replay_oracles)
         self._lock = threading.RLock()
         self.record_to(files)
 
@@ -108,6 +111,15 @@ class LaunchRecorder:
             if self._files is not None:
                 self._begin(test)
                 self._add_failures(test, registry.judge_all(run, {}, {}, (), self._oracles), run, details)
+
+    def add_replay(self, test: str, run: Run, details: "LaunchDetails") -> None:
+        """Judge the replay of a CUDA graph by itself; its launches are added one by one."""
+        with self._lock:
+            if self._files is not None:
+                self._begin(test)
+                verdicts = registry.judge_all(run, {}, {}, (), self._replay_oracles)
+                self._judged.update({verdict.oracle for verdict in verdicts})
+                self._add_failures(test, verdicts, run, details)
 
     def _begin(self, test: str) -> None:
         """Begin to count anew if another test runs."""

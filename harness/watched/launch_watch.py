@@ -8,13 +8,14 @@ import os
 import sys
 import threading
 from contextlib import redirect_stdout
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from io import StringIO
 from pathlib import Path
 
 import torch
 
+from harness.engines.torch.captured_graphs import GraphCapture, watch_captures
 from harness.engines.torch.cpu_tensors import CpuTensors
 from harness.engines.torch.inductor.followed_programs import FollowedPrograms
 from harness.engines.torch.torch_seam import plain_torch, without_dispatch_modes
@@ -29,8 +30,9 @@ from harness.execution.poison import SAME_SIZE, FreshMemory
 from harness.execution.reruns import Rerun, RerunRequest, recording, with_reruns
 from harness.model.case import Case, DType, LaneFill, Scale
 from harness.model.device import DeviceProfile
-from harness.model.ending import Completed, Ending, OutOfMemory, Unsupported
+from harness.model.ending import Completed, Ending, OutOfMemory, Source, Unsupported
 from harness.model.engine_traits import VIRTUAL
+from harness.model.later_calls import GraphReplay
 from harness.model.run import (
     Launch,
     Measure,
@@ -91,6 +93,7 @@ def watch_process(plan: WatchPlan, folder: Path | None) -> LaunchRecorder:
         )
 
     fresh.on_use = record_use
+    watch_captures(ReplayWatch(recorder, lines, plan.device))
     engine = engine_type(around, fresh=fresh)
     engine.prepare()
     engine.emulate(plan.device)
@@ -113,6 +116,26 @@ def _engine_named(name: str) -> type[VirtualEngine]:
     from harness.engines.ptx.engine import PtxEngine  # noqa: PLC0415 - few commands run on it, and it loads much
 
     return PtxEngine
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayWatch:
+    """Judges each replay of a CUDA graph: by what the program has freed of the memory that the graph uses."""
+
+    recorder: LaunchRecorder
+    lines: CallingLines
+    device: DeviceProfile
+
+    def capture_line(self) -> Source | None:
+        return self.lines.find()
+
+    def before_replay(self, capture: GraphCapture) -> None:
+        freed = capture.outside.freed("")
+        replayed = GraphReplay(ending=Completed(), freed=freed)
+        case = Case(op="", dims={}, dtype=DType.FP32, device=self.device)
+        run = Run(case=case, engine=VirtualEngine.traits.name, ending=Completed(), replayed=replayed)
+        lines = tuple(memory.captured_at for memory in freed[:1])
+        self.recorder.add_replay(current_test(), run, LaunchDetails(self.lines.find, _save_nothing, lines))
 
 
 class LaunchWatch:
@@ -181,7 +204,7 @@ class LaunchWatch:
                 raise CannotRecord("its arguments are too large")
             record_launch(request, before, self._fresh, path)
 
-        return LaunchDetails(self._lines.find, save)
+        return LaunchDetails(self._lines.find, save, (request.captured_at,) * bool(request.captured_at))
 
     def _facts(self, fill: LaneFill, scale: Scale) -> VirtualCaseLaunches:
         return VirtualCaseLaunches(

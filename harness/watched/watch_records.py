@@ -26,8 +26,8 @@ from harness.wire import from_json, to_json
 FOLDER_VARIABLE = "HARNESS_WATCH"
 """The environment variable that names the folder of a watched command."""
 PLAN, RECORDING = "plan.json", ".launch.pt"
-PER_LAUNCH = registry.names_of(PromiseScope.LAUNCH)
-"""The oracles that judge a launch without a reference and without another case."""
+PER_LAUNCH = (*registry.names_of(PromiseScope.LAUNCH), *registry.names_of(PromiseScope.REPLAY))
+"""The oracles that judge a launch, or a replay, without a reference and without another case."""
 
 
 class CannotRecord(Exception):

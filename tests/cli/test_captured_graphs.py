@@ -198,8 +198,9 @@ def left_open(x):
     import torch
 
     if x.numel() % 2 == 0:
-        torch.cuda.CUDAGraph().capture_begin()
-        raise ValueError("left open")
+        with torch.cuda.stream(torch.cuda.Stream()):
+            torch.cuda.CUDAGraph().capture_begin()
+            raise ValueError("left open")
     return beside(__file__, "kernels.py").scale(x)
 
 
@@ -247,6 +248,206 @@ def test_a_graphed_callable_has_gradients():
 """
 
 
+STREAMS = """
+import kernels
+import pytest
+import torch
+
+
+def branches(waits):
+    x, graph, side = torch.ones(20, device="cuda"), torch.cuda.CUDAGraph(), torch.cuda.Stream()
+    with torch.cuda.graph(graph):
+        y = kernels.scale(x)
+        side.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(side):
+            assert torch.cuda.is_current_stream_capturing()
+            z = kernels.scale(y)
+        y2 = kernels.scale(x + 1)
+        if waits:
+            torch.cuda.current_stream().wait_stream(side)
+        total = y2 + z
+    return x, total, graph
+
+
+def test_a_fork_that_joins_is_replayed():
+    x, total, graph = branches(True)
+    for value in (2.0, 5.0):
+        x.fill_(value)
+        graph.replay()
+        assert total.tolist() == [9 * value + 3 * (value + 1)] * 20
+
+
+def test_a_fork_without_a_join_fails():
+    with pytest.raises(torch.AcceleratorError, match="unjoined work"):
+        branches(False)
+    assert not torch.cuda.is_current_stream_capturing()
+
+
+def test_work_on_another_stream_is_not_captured():
+    x, y, graph = torch.ones(20, device="cuda"), torch.ones(20, device="cuda"), torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        with torch.cuda.stream(torch.cuda.Stream()):
+            assert not torch.cuda.is_current_stream_capturing()
+            y.add_(1)
+            assert kernels.scale(x).tolist() == [3.0] * 20
+        x.add_(1)
+    graph.replay()
+    assert (x[0].item(), y[0].item()) == (2.0, 2.0)
+
+
+def test_a_capture_forbids_what_cuda_forbids():
+    before, after = torch.cuda.Event(), torch.cuda.Event()
+    before.record()
+    calls = {
+        "uncaptured work in another stream": before.wait,
+        "stream is capturing": torch.cuda.synchronize,
+        "legacy stream": lambda: torch.cuda.default_stream().wait_stream(torch.cuda.current_stream()),
+        "last recorded in a capturing stream": lambda: (after.record(), after.synchronize()),
+    }
+    for message, call in calls.items():
+        with pytest.raises(torch.AcceleratorError, match="due to a previous error"):
+            with torch.cuda.graph(torch.cuda.CUDAGraph()):
+                with pytest.raises(torch.AcceleratorError, match=message):
+                    call()
+    torch.cuda.set_stream(torch.cuda.default_stream())  # torch leaves the stream of a capture that fails
+    with pytest.raises(RuntimeError, match="captured on a non-default stream"):
+        torch.cuda.CUDAGraph().capture_begin()
+"""
+SERVING = """
+import kernels
+import torch
+import triton
+import triton.language as tl
+
+SIZES, HIDDEN, MOST = (8, 4, 2, 1), 16, 32
+
+
+@triton.jit
+def attention(q, cache, lengths, y, LONGEST, HIDDEN: tl.constexpr):
+    row, at = tl.program_id(0), tl.arange(0, HIDDEN)
+    query, length = tl.load(q + row * HIDDEN + at), tl.load(lengths + row)
+    total = tl.zeros((HIDDEN,), tl.float32)
+    for place in range(LONGEST):
+        total += tl.load(cache + place * HIDDEN + at) * (place < length)
+    tl.store(y + row * HIDDEN + at, total * query)
+
+
+@triton.jit
+def attention_of_any_length(q, cache, lengths, y, HIDDEN: tl.constexpr):
+    row, at = tl.program_id(0), tl.arange(0, HIDDEN)
+    query, length = tl.load(q + row * HIDDEN + at), tl.load(lengths + row)
+    total = tl.zeros((HIDDEN,), tl.float32)
+    for place in range(length):
+        total += tl.load(cache + place * HIDDEN + at)
+    tl.store(y + row * HIDDEN + at, total * query)
+
+
+class Runner:
+    \"\"\"Serves batches up to eight rows, with a graph for each of four sizes in one pool.\"\"\"
+
+    def __init__(self, longest=None):
+        self.q = torch.zeros(8, HIDDEN, device="cuda")
+        self.lengths = torch.ones(8, dtype=torch.int32, device="cuda")
+        self.out = torch.zeros(8, HIDDEN, device="cuda")
+        self.cache = torch.arange(MOST * HIDDEN, device="cuda").float().reshape(MOST, HIDDEN)
+        self.longest = longest
+        self.graphs = {}
+
+    def step(self, n):
+        y = torch.empty(n, HIDDEN, device="cuda")
+        if self.longest:
+            attention[(n,)](self.q, self.cache, self.lengths, y, self.longest(self), HIDDEN=HIDDEN)
+        else:
+            attention_of_any_length[(n,)](self.q, self.cache, self.lengths, y, HIDDEN=HIDDEN)
+        self.out[:n].copy_(y * 2)
+
+    def capture(self):
+        pool, self.host_lengths = torch.cuda.graph_pool_handle(), [1] * 8
+        for n in SIZES:
+            self.step(n)
+            self.graphs[n] = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(self.graphs[n], pool=pool):
+                self.step(n)
+
+    def serve(self, q, lengths):
+        n = min(size for size in SIZES if size >= len(q))
+        self.host_lengths = lengths + [1] * (n - len(q))
+        self.q[: len(q)].copy_(q)
+        self.lengths[:n].copy_(torch.tensor(self.host_lengths, dtype=torch.int32))
+        self.graphs[n].replay()
+        return self.out[: len(q)].clone()
+
+
+def served(runner):
+    runner.capture()
+    for rows in (3, 8, 1, 5, 2):
+        q = torch.arange(rows * HIDDEN, device="cuda").float().reshape(rows, HIDDEN)
+        lengths = [1 + (7 * row + rows) % MOST for row in range(rows)]
+        expected = torch.stack([q[row] * runner.cache[: lengths[row]].sum(0) * 2 for row in range(rows)])
+        torch.testing.assert_close(runner.serve(q, lengths), expected)
+
+
+def test_graphs_by_batch_size_serve_what_calls_do():
+    served(Runner())
+    served(Runner(longest=lambda _: MOST))
+
+
+def test_a_longest_length_of_the_capture_is_baked_in():
+    served(Runner(longest=lambda runner: max(runner.host_lengths)))
+
+
+def in_one_pool(keeps):
+    x, graphs = torch.ones(20, device="cuda"), [torch.cuda.CUDAGraph() for _ in range(3)]
+    out, pool = torch.zeros(20, device="cuda"), torch.cuda.graph_pool_handle()
+    with torch.cuda.graph(graphs[0], pool=pool):
+        plan = x * 2
+    with torch.cuda.graph(graphs[1], pool=pool):
+        out.copy_(kernels.scale(plan))
+    held = plan if keeps else None
+    del plan
+    with torch.cuda.graph(graphs[2], pool=pool):
+        other = x * 5
+    for graph in graphs[0], graphs[2], graphs[1]:
+        graph.replay()
+    assert out.tolist() == [6.0] * 20
+    return held, other
+
+
+def test_memory_that_is_held_is_shared_between_graphs():
+    in_one_pool(keeps=True)
+
+
+def test_memory_that_another_graph_overwrites_is_lost():
+    in_one_pool(keeps=False)
+
+
+def replayed_input(keeps):
+    x, out, graph = torch.ones(20, device="cuda"), torch.zeros(20, device="cuda"), torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        out.copy_(kernels.scale(x))
+    held = x if keeps else None
+    del x
+    graph.replay()
+    assert out.tolist() == [3.0] * 20
+    return held
+
+
+def test_an_input_that_is_held_is_no_finding():
+    replayed_input(keeps=True)
+
+
+def test_an_input_that_is_freed_before_the_replay():
+    replayed_input(keeps=False)
+
+
+def test_memory_of_a_capture_holds_nothing_before_the_replay():
+    x, graph = torch.ones(20, device="cuda"), torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        table = torch.zeros(20, device="cuda")
+    assert (table + x).tolist() == [1.0] * 20
+"""
+
+
 @pytest.fixture
 def project(tmp_path: Path) -> Project:
     made = Project(tmp_path)
@@ -291,3 +492,24 @@ def test_launches_of_a_replay_are_checked_and_those_of_a_capture_not_made(projec
     assert done.out.count("ERROR  bounds") == 1
     assert "watched 13 launches of 1 kernel in 3 tests" in done.out
     assert "2 passed, 1 failed, 0 abstained" in done.out
+
+
+RUN = ("run", "--device", "h200", "--", "pytest", "-q", "-p", "no:cacheprovider")
+
+
+def test_captures_of_several_streams_behave_as_on_a_gpu(project: Project) -> None:
+    project.write("test_streams.py", STREAMS)
+    done = project.process(*RUN, "test_streams.py")
+    assert "4 passed" in done.out, done.out + done.err
+    assert done.status == 0, done.out + done.err
+
+
+def test_graphs_by_batch_size_share_a_pool(project: Project) -> None:
+    project.write("test_serving.py", SERVING)
+    done = project.process(*RUN, "test_serving.py")
+    assert "3 failed, 4 passed" in done.out, done.out + done.err
+    assert "3 findings: 2 errors, 1 warning" in done.out, done.out + done.err
+    assert "ERROR  graph-replay  scale_kernel  in test_an_input_that_is_freed_before_the_replay" in done.out
+    assert "ERROR  uninitialised-read  scale_kernel  in test_memory_that_another_graph_overwrites_is_lost" in done.out
+    assert "uninitialised-read  test_memory_of_a_capture_holds_nothing_before_the_replay" in done.out
+    assert done.out.count("captured at") == 2
