@@ -50,6 +50,8 @@ class CapturedCall:
     """As `GraphReplay.differing`."""
     reordered: tuple[str, ...] = ()
     """As `GraphReplay.reordered`."""
+    beside: tuple[str, ...] = ()
+    """As `GraphReplay.beside`."""
 
 
 def replay_captured(repeatable: RepeatableCall) -> CapturedCall:
@@ -75,13 +77,47 @@ def replay_captured(repeatable: RepeatableCall) -> CapturedCall:
         expected = _bits(call())
         if names := _differing(expected, replayed):
             differing[changed] = names
-        elif captured.has_branches and not reordered:
+            continue
+        for order in captured.order.other_orders():
             _set(repeatable, values)
-            captured.replay(latest_first=True)
-            reordered = _differing(expected, _bits(results))
+            captured.replay(order)
+            reordered = reordered or _differing(expected, _bits(results))
     return CapturedCall(
         repeatable=repeatable, outside=captured.outside, graph=graph, differing=differing, reordered=reordered
     )
+
+
+def replay_on_two_streams(first: RepeatableCall, second: RepeatableCall) -> tuple[str, ...]:
+    """Capture two calls on streams that no event orders, and replay them in turns and in the other order.
+
+    Returns the results of either call that differ from those of the call by itself.
+    """
+    calls = first, second
+    graph, side = torch.cuda.CUDAGraph(), torch.cuda.Stream()
+    values: list[_Values] = []
+    expected: list[Mapping[str, str]] = []
+    for each in calls:
+        each.call()  # as before any capture
+        with plain_torch():
+            values.append(_Values(_copies(each.inputs), _copies(each.cotangents)))
+        expected.append(_bits(each.call()))
+        _set(each, values[-1])
+    with torch.cuda.graph(graph):
+        here = torch.cuda.current_stream()
+        side.wait_stream(here)
+        results = [first.call()]
+        with torch.cuda.stream(side):
+            results.append(second.call())
+        here.wait_stream(side)
+    captured = capture_of(graph)
+    for order in captured.order.other_orders():
+        for each, own in zip(calls, values, strict=True):
+            _set(each, own)
+        captured.replay(order)
+        for bits, got in zip(expected, results, strict=True):
+            if names := _differing(bits, _bits(got)):
+                return names
+    return ()
 
 
 def _differing(expected: Mapping[str, str], replayed: Mapping[str, str]) -> tuple[str, ...]:

@@ -16,7 +16,7 @@ from harness.engines.torch.captured_graphs import HostRead
 from harness.engines.torch.outside_memory import AllocationWatch
 from harness.engines.torch.torch_seam import plain_torch
 from harness.errors import CannotExecute
-from harness.execution.captured_calls import CapturedCall, RepeatableCall, replay_captured
+from harness.execution.captured_calls import CapturedCall, RepeatableCall, replay_captured, replay_on_two_streams
 from harness.execution.case_execution import (
     CaseExecution,
     LibraryContext,
@@ -145,7 +145,10 @@ class Execution(CaseExecution):
             return GraphReplay(ending=ending, host_read=read.operator, source=source_of(read)), None
         if captured is None:
             return GraphReplay(ending=ending), None
-        return GraphReplay(ending=ending, differing=captured.differing, reordered=captured.reordered), captured
+        seen = GraphReplay(
+            ending=ending, differing=captured.differing, reordered=captured.reordered, beside=captured.beside
+        )
+        return seen, captured
 
     def run_beside(self, op: Op, case: Case, captured: CapturedCall) -> Ending:
         """Run a case while a captured graph is kept, and watch what it allocates in memory that the graph uses."""
@@ -233,7 +236,12 @@ class Execution(CaseExecution):
     def _replayed(self, op: Op, case: Case) -> tuple[HostRead | None, CapturedCall | None]:
         try:
             with picking(op, case), self._library_context(), autograd_mode(case):
-                return None, replay_captured(self._repeatable(op, case))
+                captured = replay_captured(self._repeatable(op, case))
+                if op.threads and not captured.differing:
+                    other = replace(case, seed=case.seed + 1)
+                    names = replay_on_two_streams(self._repeatable(op, case), self._repeatable(op, other))
+                    captured = replace(captured, beside=names)
+                return None, captured
         except HostRead as read:
             return read, None
 

@@ -63,5 +63,7 @@ class GraphReplay:
     """The outputs with other bits than a call without a graph, by the inputs that were changed before."""
     reordered: tuple[str, ...] = ()
     """The outputs with other bits if the streams of the capture run in another order that their events allow."""
+    beside: tuple[str, ...] = ()
+    """The outputs with other bits while another call runs on a second stream, if the op says that it may."""
     freed: tuple[FreedMemory, ...] = ()
     """What another call without a graph frees afterwards."""

@@ -23,6 +23,11 @@ MEANING = {
     ChangedInputs.ALL: "A replay runs no host code: what it read from the integers at the capture is used again.",
 }
 REORDERED = "when the streams of a captured call run in another order"
+BESIDE = "while another call runs on a second stream"
+SHARED = (
+    "The op declares `threads=True`. Both calls use the same memory, such as a workspace that is kept for each device, "
+    "and no event orders their streams."
+)
 UNORDERED = (
     "No event orders the steps of these streams. A GPU runs them at once, or in either order, also without a graph."
 )
@@ -74,6 +79,8 @@ class ReplayedGraph(SingleRunOracle):
         ]
         if replayed.reordered:
             fails.append(self._fail(run, replayed.reordered, REORDERED, UNORDERED))
+        if replayed.beside and not fails:
+            fails.append(self._fail(run, replayed.beside, BESIDE, SHARED))
         fails += {fail.signature: fail for fail in (self._fail_freed(run, freed) for freed in replayed.freed)}.values()
         return tuple(fails) or (Pass(oracle=self.name),)
 

@@ -134,7 +134,7 @@ def graphed_model(x, bias):
     return torch.cuda.make_graphed_callables(model, samples)(x, bias) if both else model(x, bias)
 
 
-@op(dims=DIMS, inputs=MODEL, graphs=True)
+@op(dims=DIMS, inputs=MODEL, graphs=True, threads=True)
 def captured_step(x, bias):
     return beside(__file__, "kernels.py").model(x, bias)
 

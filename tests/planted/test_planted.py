@@ -201,6 +201,7 @@ AXES: Mapping[str, dict[str, Any]] = {
     "tuned_for_each_length": {"seed": seed_of(SecondRun.KEYS)},
     "tuned_in_threads": {"seed": seed_of(SecondRun.THREADS)},
     "freed_workspace": {"seed": seed_of(SecondRun.GRAPH)},
+    "kept_beside_streams": {"seed": seed_of(SecondRun.GRAPH)},
     "unordered_streams": {"seed": seed_of(SecondRun.GRAPH)},
     "unreset_gradient": {"seed": seed_of(SecondRun.GRAPH)},
     "unreset_total": {"seed": seed_of(SecondRun.GRAPH)},

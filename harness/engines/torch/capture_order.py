@@ -75,8 +75,19 @@ class CaptureOrder:
         if not frozenset().union(*self._last.values()) <= self._before_and(self._last[self._origin]):
             raise self.failure(UNJOINED)
 
-    def latest_first(self) -> Sequence[int]:
-        """Return another order that the streams allow: of the steps that are ready, the last one goes first."""
+    def other_orders(self) -> tuple[Sequence[int], ...]:
+        """Return orders of all steps that the streams allow, other than that of the capture.
+
+        In one the streams take turns.  In the other, of the steps that are ready, the last one goes first.
+        """
+        captured = [*range(len(self._after))]
+        depths: list[int] = []
+        for after in self._after:
+            depths.append(1 + max((depths[step] for step in after), default=0))
+        in_turns = sorted(captured, key=lambda step: depths[step])
+        return tuple(order for order in (in_turns, self._latest_first()) if order != captured)
+
+    def _latest_first(self) -> list[int]:
         order: list[int] = []
         done: set[int] = set()
         left = set(range(len(self._after)))

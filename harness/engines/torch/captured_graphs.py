@@ -10,7 +10,7 @@ with one pool overwrite of each other, and `capture_order` which streams take pa
 import itertools
 import sys
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, Protocol
 
@@ -159,21 +159,16 @@ class GraphCapture(OperatorMode):
         self.order.end(raw_stream())
         self._lose(self._pool.of_graph(self._token), is_overwritten=False)
 
-    def replay(self, *, latest_first: bool = False) -> None:
+    def replay(self, order: Sequence[int] | None = None) -> None:
         """Repeat all operations and launches: as they were captured, or in another order that the streams allow.
 
-        The graph's own memory holds nothing before that other order, so that no step finds what another replay left.
+        The graph's own memory holds nothing before another order, so that no step finds what the last replay left.
         """
-        if latest_first:
+        if order is not None:
             self._lose(self._pool.of_graph(self._token), is_overwritten=False)
-        for index in self.order.latest_first() if latest_first else range(len(self._steps)):
+        for index in range(len(self._steps)) if order is None else order:
             self._steps[index]()
         self._lose(self._pool.overwritten_by(self._token), is_overwritten=True)
-
-    @property
-    def has_branches(self) -> bool:
-        """True if streams leave the order of steps open."""
-        return [*self.order.latest_first()] != [*range(len(self._steps))]
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None

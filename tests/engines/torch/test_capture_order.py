@@ -37,7 +37,7 @@ def test_branches_may_run_in_either_order() -> None:
     wait(order, ORIGIN, SIDE)
     order.add_step(ORIGIN)
     order.end(ORIGIN)
-    assert order.latest_first() == [0, 2, 1, 3]
+    assert order.other_orders() == ([0, 2, 1, 3],)
 
 
 def test_steps_of_one_stream_keep_their_order() -> None:
@@ -45,7 +45,17 @@ def test_steps_of_one_stream_keep_their_order() -> None:
     for _ in range(3):
         order.add_step(ORIGIN)
     order.end(ORIGIN)
-    assert order.latest_first() == [0, 1, 2]
+    assert order.other_orders() == ()
+
+
+def test_streams_take_turns_in_one_order() -> None:
+    order = CaptureOrder(ORIGIN)
+    wait(order, SIDE, ORIGIN)
+    for stream in (ORIGIN, ORIGIN, SIDE, SIDE):
+        order.add_step(stream)
+    wait(order, ORIGIN, SIDE)
+    order.end(ORIGIN)
+    assert order.other_orders() == ([0, 2, 1, 3], [2, 3, 0, 1])
 
 
 def test_a_stream_that_nothing_waits_for_fails_the_capture() -> None:
