@@ -111,7 +111,7 @@ class HardwareWatch:
         """The number of tensors between redzones after the launch before."""
         self._is_lost = False
         self._lock = threading.RLock()  # autograd's threads launch too
-        self.graphs = HardwareGraphs(self.replay)
+        self.graphs = HardwareGraphs(memory, self.replay)
         self._captures: WeakKeyDictionary[CapturedGraph, list[_Capture]] = WeakKeyDictionary()
         """For each launch of a graph, what only a watched program needs."""
 

@@ -5,6 +5,7 @@ at the capture, and its memory is checked around each replay.  The notes hold ad
 nothing alive that was allocated before its capture, and memory that a note kept would hide what a replay does to it.
 """
 
+import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -12,9 +13,12 @@ from weakref import WeakKeyDictionary
 
 import torch
 
+from harness.engines.cuda.memory.redzones import RedzoneMemory
 from harness.engines.torch.torch_seam import RUN
 from harness.model.run import Launch
 from harness.patches import PATCHES
+
+INDUCTOR_GRAPHS = "torch._inductor.cudagraph_trees"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,6 +41,8 @@ class CapturedGraph:
     """The launches of one graph, in the order of their capture."""
 
     launches: list[CapturedLaunch] = field(default_factory=list[CapturedLaunch])
+    memory: object = None
+    """The memory of the capture that lies between redzones.  Another graph of the pool would get it otherwise."""
 
     @property
     def kernels(self) -> tuple[str, ...]:
@@ -65,7 +71,8 @@ OnReplay = Callable[[CapturedGraph, Callable[[], None]], None]
 class HardwareGraphs:
     """The graphs of this process.  It notes captures, and passes each replay to a callback."""
 
-    def __init__(self, on_replay: OnReplay) -> None:
+    def __init__(self, memory: RedzoneMemory, on_replay: OnReplay) -> None:
+        self._memory = memory
         self._on_replay = on_replay
         self._graphs: WeakKeyDictionary[Any, CapturedGraph] = WeakKeyDictionary()
         self._capturing: list[CapturedGraph] = []
@@ -90,6 +97,8 @@ class HardwareGraphs:
             original(graph, *args, **kwargs)
             captured = self._graphs[graph] = CapturedGraph()
             self._capturing.append(captured)
+            if not _is_of_inductor():
+                self._memory.begin_capture()
 
         return capture_begin
 
@@ -100,6 +109,9 @@ class HardwareGraphs:
             finally:  # a capture that an error has broken ends too
                 captured = self._graphs.get(graph)
                 self._capturing = [other for other in self._capturing if other is not captured]
+                memory = self._memory.end_capture()
+                if captured is not None:
+                    captured.memory = memory
 
         return capture_end
 
@@ -112,3 +124,13 @@ class HardwareGraphs:
                 self._on_replay(captured, lambda: original(graph))
 
         return replay
+
+
+def _is_of_inductor() -> bool:
+    """Return True if Inductor captures the graph: it keeps account of all memory of its pool, and refuses other."""
+    frame = inspect.currentframe()
+    while frame is not None:
+        if frame.f_globals.get("__name__") == INDUCTOR_GRAPHS:
+            return True
+        frame = frame.f_back
+    return False

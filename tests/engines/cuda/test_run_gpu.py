@@ -61,6 +61,19 @@ def test_graph_past_the_end():
     graph.replay()
 
 
+def test_graph_with_memory_of_its_own():
+    x, graph = torch.ones(5, device="cuda"), torch.cuda.CUDAGraph()
+    kernels.past_the_end_of_capture[(1,)](x, torch.ones(16, device="cuda"), 5, BLOCK=16)
+    with torch.cuda.graph(graph):
+        y = torch.empty(5, device="cuda")
+        kernels.past_the_end_of_capture[(1,)](x, y, 5, BLOCK=16)
+        z = torch.zeros(5, device="cuda") + y
+    for value in (2.0, 5.0):
+        x.fill_(value)
+        graph.replay()
+        assert z.tolist() == [value + 1] * 5
+
+
 def test_compiled():
     def program(x):
         return torch.softmax(x * 2, -1)
@@ -95,6 +108,12 @@ def past_the_end_in_graph(x, y, N, BLOCK: tl.constexpr):
 
 
 @triton.jit
+def past_the_end_of_capture(x, y, N, BLOCK: tl.constexpr):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(y + at, tl.load(x + at, mask=at < N, other=0.0) + 1, mask=at < N + 1)
+
+
+@triton.jit
 def far(y, offset, BLOCK: tl.constexpr):
     tl.store(y + offset + tl.arange(0, BLOCK), 1.0)
 """
@@ -124,7 +143,7 @@ def ran(tmp_path_factory: pytest.TempPathFactory, gpu: RealGpu) -> Ran:
 
 
 def test_tests_on_hardware_have_their_own_results(ran: Ran) -> None:
-    assert "3 failed, 8 passed" in ran.done.out, ran.done.out + ran.done.err
+    assert "3 failed, 9 passed" in ran.done.out, ran.done.out + ran.done.err
     assert "FAILED test_kernels.py::test_that_fails" in ran.done.out
     assert ran.done.status == 1
 
@@ -153,6 +172,12 @@ def test_launches_of_a_captured_graph_are_checked_at_its_replay(ran: Ran) -> Non
     assert watched["test"] == "test_kernels.py::test_graph_past_the_end"
     assert "past_the_end_in_graph" in lines[watched["captured_at"]["line"] - 1]
     assert "graph.replay()" in lines[watched["called_from"]["line"] - 1]
+
+
+def test_memory_of_a_capture_has_redzones(ran: Ran) -> None:
+    (finding,) = (one for one in ran.findings("bounds") if one["kernel"] == "past_the_end_of_capture")
+    assert finding["message"].endswith("stores 1 element outside the storage of y, the first at element 5")
+    assert finding["watched"]["test"] == "test_kernels.py::test_graph_with_memory_of_its_own"
 
 
 def test_kernels_of_compiled_programs_are_checked(ran: Ran) -> None:

@@ -7,7 +7,7 @@ Uninitialised memory is poisoned as on the virtual GPU.  This module owns what a
 
 from collections.abc import Callable, Generator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from threading import Lock
 from typing import Any, NamedTuple
@@ -32,6 +32,8 @@ PATTERN_BYTE = 0xFF
 """The largest byte, so that the minimum of a redzone finds damage."""
 ALLOCATED_BY_TORCH = "which torch has made"
 """The reason why a tensor outside of the case's arenas is not checked."""
+MOST_CAPTURED_BYTES = 256 << 20
+"""Memory between redzones that one capture may allocate.  It is not used again within the capture."""
 CACHED_GAP_BYTES = 1 << 20
 """The gaps of layouts up to this size are cached across cases."""
 
@@ -54,10 +56,13 @@ class RedzoneArena:
     Filling a redzone per tensor would be slower.
     """
 
-    def __init__(self, size: int, device: str, pool: object = None) -> None:
-        """Allocate and fill the arena; `pool` is a memory pool that it lies in and keeps alive."""
+    def __init__(self, size: int, device: str, pool: object = None, *, is_filled: bool = True) -> None:
+        """Allocate the arena, and fill it; `pool` is a memory pool that it lies in and keeps alive."""
         words = _rounded_up(size, WORD_BYTES) // WORD_BYTES
-        self.memory = _full((words,), -1, dtype=torch.int64, device=device).view(torch.uint8)
+        self._words = _empty((words,), dtype=torch.int64, device=device)
+        if is_filled:
+            self.fill()
+        self.memory = self._words.view(torch.uint8)
         self.address = self.memory.data_ptr()
         self._size = self.memory.numel()
         self._typed: dict[torch.dtype, torch.Tensor] = {}
@@ -65,6 +70,10 @@ class RedzoneArena:
         self.used = 0
         """Bytes handed out so far, redzones included."""
         self.pool = pool  # the last attribute, so that the memory is freed before its pool
+
+    def fill(self) -> None:
+        """Write the redzone pattern everywhere."""
+        self._words.fill_(-1)
 
     def contains(self, tensor: torch.Tensor) -> bool:
         return self.address <= tensor.data_ptr() < self.address + self._size
@@ -173,6 +182,21 @@ class _Piece:
         return (self.content != self.original_content) & self.gaps
 
 
+@dataclass(slots=True)
+class _Capture:
+    """What the capture of a CUDA graph has allocated between redzones so far."""
+
+    arenas: list[RedzoneArena] = field(default_factory=list[RedzoneArena])
+    opened: dict[str, RedzoneArena] = field(default_factory=dict[str, RedzoneArena])
+    """As `RedzoneMemory._open`."""
+    fresh: list[tuple[_Piece, int]] = field(default_factory=list[tuple[_Piece, int]])
+    """What is poisoned at the end, with the pattern."""
+
+    @property
+    def guarded_bytes(self) -> int:
+        return sum(arena.memory.numel() for arena in self.arenas)
+
+
 class RedzoneMemory:
     """The tensors of one case on the current GPU.  `device` is `"cpu"` in tests."""
 
@@ -185,6 +209,7 @@ class RedzoneMemory:
         self._host: _HostBuffer | None = None
         self._allocation_lock = Lock()
         self._is_guarding = False
+        self._capture: _Capture | None = None
 
     def to_gpu(self, values: torch.Tensor) -> torch.Tensor:
         """Return a copy on the GPU between redzones: same layout, its own storage, and a leaf if `values` is one."""
@@ -216,6 +241,25 @@ class RedzoneMemory:
             yield
         finally:
             self._is_guarding = False
+
+    def begin_capture(self) -> None:
+        """Let what a CUDA graph allocates from now on lie between redzones too, in arenas of its own."""
+        self._capture = _Capture()
+
+    def end_capture(self) -> object:
+        """End that, and fill the arenas; return what must live as long as the graph.
+
+        The capture has run nothing, so the fill overwrites nothing.  In the capture it would be a step of each replay.
+        """
+        capture, self._capture = self._capture, None
+        if capture is None:
+            return None
+        with plain_torch():
+            for arena in capture.arenas:
+                arena.fill()
+            for piece, pattern in capture.fresh:
+                piece.poison(pattern)
+        return capture.arenas
 
     def install(self) -> None:
         """Replace torch's factories until `PATCHES` are undone.
@@ -292,16 +336,24 @@ class RedzoneMemory:
     def _allocate(self, size: int, like: torch.Tensor, *, is_fresh: bool) -> _Piece:
         with self._allocation_lock:  # autograd's threads allocate concurrently
             kind = self._kind_of(like, is_fresh=is_fresh)
-            arena = self._open.get(kind)
+            opened = self._open if self._capture is None else self._capture.opened
+            arena = opened.get(kind)
             if arena is None or not arena.has_room(size):
                 needed = _size_with_redzones(size)
-                arena = self._make_arena(max(ARENA_BYTES, needed), kind)
+                arena = self._new_arena(max(ARENA_BYTES, needed), kind)
                 self._arenas.append(arena)
                 if needed <= ARENA_BYTES:
-                    self._open[kind] = arena
+                    opened[kind] = arena
             piece = _Piece(arena, arena.allocate(size), size)
             self._pieces.append(piece)
             return piece
+
+    def _new_arena(self, size: int, kind: str) -> RedzoneArena:
+        if self._capture is None:
+            return self._make_arena(size, kind)
+        arena = RedzoneArena(size, self._device, is_filled=False)
+        self._capture.arenas.append(arena)
+        return arena
 
     def _wrap_factory(self, original: Callable[..., Any], *, is_fresh: bool) -> Callable[..., Any]:
         def with_redzones(*args: Any, **kwargs: Any) -> Any:
@@ -320,7 +372,10 @@ class RedzoneMemory:
         """Return True for a tensor on the GPU; a subclass, as those of compilers, may have no memory."""
         if type(tensor) is not torch.Tensor or tensor.device.type != self._device:
             return False
-        return not (tensor.is_cuda and torch.cuda.is_current_stream_capturing())
+        if self._capture is None:
+            return not (tensor.is_cuda and torch.cuda.is_current_stream_capturing())
+        size = tensor.untyped_storage().nbytes()
+        return self._capture.guarded_bytes + size <= MOST_CAPTURED_BYTES and _is_capturing(tensor)
 
     def _move_between_redzones(self, tensor: torch.Tensor, *, is_fresh: bool) -> torch.Tensor:
         with plain_torch():
@@ -332,8 +387,16 @@ class RedzoneMemory:
             if not is_fresh:
                 moved.copy_(tensor.detach())
             elif (pattern := PATTERNS.get(tensor.dtype)) is not None:
-                piece.poison(pattern)
+                if self._capture is None:
+                    piece.poison(pattern)
+                else:
+                    self._capture.fresh.append((piece, pattern))
             return moved.requires_grad_(tensor.requires_grad)
+
+
+def _is_capturing(tensor: torch.Tensor) -> bool:
+    """Return True if the tensor was allocated for the graph; the CPU of tests has no streams."""
+    return not tensor.is_cuda or torch.cuda.is_current_stream_capturing()
 
 
 def _rounded_up(size: int, unit: int) -> int:
@@ -403,7 +466,7 @@ def _damage_in(piece: _Piece, mask: torch.Tensor, content: int, region: AddressS
         yield Damage(address=piece.address, region=region, cells=int(elements.numel()), element=int(elements[0]))
 
 
-_empty, _full = torch.empty, torch.full  # taken before `install` replaces them
+_empty = torch.empty  # taken before `install` replaces them
 _DLPACK_TYPES = frozenset({*PATTERNS, torch.uint8, torch.int8, torch.bool})
 """Types that DLPack supports in every torch release."""
 _FACTORIES: tuple[tuple[Any, str, bool], ...] = (

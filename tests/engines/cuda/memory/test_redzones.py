@@ -8,7 +8,7 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils import dlpack
 
-from harness.engines.cuda.memory.redzones import ARENA_BYTES, REDZONE_BYTES, Damage, RedzoneMemory
+from harness.engines.cuda.memory.redzones import ARENA_BYTES, MOST_CAPTURED_BYTES, REDZONE_BYTES, Damage, RedzoneMemory
 from harness.execution.layouts import lay_out
 from harness.execution.poison import count_poison
 from harness.model.case import Layout
@@ -32,6 +32,32 @@ def installed(memory: RedzoneMemory, monkeypatch: pytest.MonkeyPatch) -> Redzone
             monkeypatch.setattr(owner, name, getattr(owner, name))  # so that the replacement ends with the test
     memory.install()
     return memory
+
+
+def test_memory_of_a_capture_lies_between_redzones_once_it_ends(installed: RedzoneMemory) -> None:
+    before = torch.arange(4)
+    with installed.guarding():
+        eager = torch.zeros(4)
+        installed.begin_capture()
+        fresh, filled = torch.empty(5), torch.full((5,), 2.0)
+        kept = installed.end_capture()
+        after = torch.zeros(4)
+    assert count_poison(fresh)[0] == 5
+    assert installed.damages() == ()
+    store(fresh, 5)
+    assert damage_of(installed, fresh) == [(AddressSpace.OUTSIDE_STORAGE, 1, 5)]
+    assert (len(before), eager.tolist(), after.tolist()) == (4, [0.0] * 4, [0.0] * 4)
+    assert (len(filled), kept is None) == (5, False)
+
+
+def test_a_capture_guards_no_more_than_its_limit(installed: RedzoneMemory) -> None:
+    with installed.guarding():
+        installed.begin_capture()
+        torch.empty(MOST_CAPTURED_BYTES)
+        count = installed.count
+        torch.empty(4)
+        installed.end_capture()
+    assert (count, installed.count) == (0, 1)
 
 
 def store(tensor: torch.Tensor, element: int, value: int = 0) -> None:
