@@ -205,6 +205,22 @@ def left_open(x):
 
 
 left_open.reference(threefold)
+
+
+@op(dims=DIMS, inputs=X)
+def never_joined(x):
+    import torch
+
+    assert torch.cuda.current_stream() == torch.cuda.default_stream()
+    with torch.cuda.graph(torch.cuda.CUDAGraph()):
+        side = torch.cuda.Stream()
+        side.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(side):
+            y = beside(__file__, "kernels.py").scale(x)
+    return y
+
+
+never_joined.reference(threefold)
 """
 TESTS = """
 import kernels
@@ -466,6 +482,7 @@ def project(tmp_path: Path) -> Project:
         ("graphed_model", 0, "6 passed, 0 failed, 0 abstained"),
         ("wrongly_replayed", 1, "ERROR  float64-values  wrongly_replayed"),
         ("left_open", 1, "ValueError was raised by the suite, in the op's own function: left open"),
+        ("never_joined", 1, "capturing stream has unjoined work"),
         ("reading", 3, "a CUDA graph whose host code reads a tensor during the capture"),
     ],
 )

@@ -113,11 +113,11 @@ def capture_of(graph: torch.cuda.CUDAGraph) -> "GraphCapture":
 
 
 def abandon_capture() -> None:
-    """End a capture that a failed call has left open, so that the process can go on."""
+    """End a capture that a failed call has left open, and leave its stream, so that the process can go on."""
     capture, _Current.capture, CaptureOrder.active = _Current.capture, None, None
     if capture is not None:
         capture.__exit__(None, None, None)
-        set_stream(default_stream())
+    set_stream(default_stream())  # torch stays on the stream of a capture that fails
 
 
 class GraphCapture(OperatorMode):
