@@ -330,6 +330,8 @@ def test_a_capture_forbids_what_cuda_forbids():
         torch.cuda.CUDAGraph().capture_begin()
 """
 SERVING = """
+import copy
+
 import kernels
 import torch
 import triton
@@ -456,6 +458,33 @@ def test_an_input_that_is_freed_before_the_replay():
     replayed_input(keeps=False)
 
 
+class Layer(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.inner = torch.nn.Linear(8, 8)
+
+    def forward(self, x):
+        return kernels.Scale.apply(self.inner(x).relu())
+
+
+def trained(layers, x):
+    leaf = h = x.clone().requires_grad_()
+    for layer in layers:
+        h = layer(h)
+    h.square().mean().backward()
+    return [h.detach(), leaf.grad, *(layer.inner.weight.grad for layer in layers)]
+
+
+def test_graphed_layers_of_one_pool_train_as_without_graphs():
+    layers = [Layer().cuda() for _ in range(3)]
+    plain = copy.deepcopy(layers)
+    samples = tuple((torch.randn(4, 8, device="cuda", requires_grad=True),) for _ in layers)
+    graphed = torch.cuda.make_graphed_callables(tuple(layers), samples)
+    for _ in range(2):
+        x = torch.randn(4, 8, device="cuda")
+        torch.testing.assert_close(trained(graphed, x), trained(plain, x))
+
+
 def test_memory_of_a_capture_holds_nothing_before_the_replay():
     x, graph = torch.ones(20, device="cuda"), torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
@@ -524,7 +553,7 @@ def test_captures_of_several_streams_behave_as_on_a_gpu(project: Project) -> Non
 def test_graphs_by_batch_size_share_a_pool(project: Project) -> None:
     project.write("test_serving.py", SERVING)
     done = project.process(*RUN, "test_serving.py")
-    assert "3 failed, 4 passed" in done.out, done.out + done.err
+    assert "3 failed, 5 passed" in done.out, done.out + done.err
     assert "3 findings: 2 errors, 1 warning" in done.out, done.out + done.err
     assert "ERROR  graph-replay  scale_kernel  in test_an_input_that_is_freed_before_the_replay" in done.out
     assert "ERROR  uninitialised-read  scale_kernel  in test_memory_that_another_graph_overwrites_is_lost" in done.out
