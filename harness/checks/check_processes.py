@@ -12,6 +12,7 @@ from harness.checks.sampled_task import SampledTask, SampleOrder
 from harness.errors import UsageError
 from harness.model.case import HARNESS_FOLDER, Case, DType
 from harness.model.device import DeviceProfile
+from harness.model.engine_traits import EngineTraits
 from harness.model.op import Op
 from harness.model.run import Completed, Raised
 from harness.search.campaign_plan import CaseBudget
@@ -30,6 +31,8 @@ class CheckProcesses:
     """What starts processes: for the search of one check, and for suites that are no search's."""
 
     devices: tuple[DeviceProfile, ...]
+    engine: EngineTraits
+    """Where cases of the search run; samples are made and results refereed on the virtual GPU."""
     oracles: tuple[str, ...]
     time_limit_s: float
     settings: Settings
@@ -51,6 +54,7 @@ class CheckProcesses:
             seed=seed,
             project=self.project,
             oracles=self.oracles,
+            engine=self.engine,
             fixed_sm_count=True,
             time_limit_s=self.time_limit_s,
             settings=self.settings,

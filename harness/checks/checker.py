@@ -11,10 +11,13 @@ from harness.checks.candidate_check import CandidateCheck, CheckOrder
 from harness.checks.check_processes import CheckProcesses
 from harness.checks.check_verdict import CheckVerdict
 from harness.checks.code_places import Code, checked_code
+from harness.errors import unknown
+from harness.model.engine_traits import ENGINES, VIRTUAL, EngineTraits
 from harness.model.paired_run import SecondRun
 from harness.oracles import registry
 from harness.oracles.traits import Need, Traits
 from harness.search import USUAL_DEVICE
+from harness.search.engine_choice import find_engine
 from harness.search.options import load_devices
 from harness.settings import Settings
 
@@ -34,6 +37,8 @@ class Checker:
 
     device: str = USUAL_DEVICE
     """GPUs to emulate, as `--device` of `harness fuzz` takes them."""
+    engine: str = VIRTUAL.name
+    """Where cases of the search run: `virtual`, `ptx`, or both compared, as `virtual,ptx`."""
     cases: int = USUAL_CASES
     """Drawn cases of each check, over all devices.  A few of rare values and long dims are added."""
     time_limit_s: float = TIME_LIMIT_S
@@ -55,6 +60,7 @@ class Checker:
     def __post_init__(self) -> None:
         self._processes = CheckProcesses(
             devices=load_devices(self.device, None),
+            engine=check_engine(self.engine),
             oracles=registry.names_with(self._asks),
             time_limit_s=self.time_limit_s,
             settings=self.settings,
@@ -102,12 +108,26 @@ class Checker:
         return replace(verdict, seconds=round(time.monotonic() - begun, 3))
 
 
+def check_engine(name: str) -> EngineTraits:
+    """Return the engine of a check.
+
+    Raises:
+        UsageError: it does not exist, or it needs a GPU.
+    """
+    known = [engine.name for engine in ENGINES if engine.is_virtual]
+    found = find_engine(name)
+    if found is None or not found.is_virtual:
+        raise unknown("engine of a check", name, known)
+    return found
+
+
 def check(  # noqa: PLR0913 - keywords of a user's call
     new: Code,
     reference: Code | None = None,
     inputs: Code | None = None,
     *,
     device: str = USUAL_DEVICE,
+    engine: str = VIRTUAL.name,
     cases: int = USUAL_CASES,
     seed: int | None = None,
     sizes: Sizes | None = None,
@@ -122,14 +142,15 @@ def check(  # noqa: PLR0913 - keywords of a user's call
         reference: the same; or a file with `Model`, `get_inputs` and `get_init_inputs`, by default `new`.
         inputs: a function that returns the arguments of one call, or a list of several; none with models.
         device: GPUs to emulate, as `--device` of `harness fuzz` takes them.
+        engine: where cases run: `virtual`, `ptx`, or both compared, as `virtual,ptx`.
         cases: how many, over all devices.
         seed: equal seeds draw equal cases; by default one that nobody knows beforehand.
         sizes: the sizes of some dims, by the size in the sample: `{"128": (64, 127)}`.
         allows: operators of torch that may do any part of the work, as a verdict names them.
 
     Raises:
-        UsageError: a file, function or device does not exist, or the samples cannot be generalised.
+        UsageError: a file, function, device or engine does not exist, or the samples cannot be generalised.
         HarnessError: the harness cannot work here, for example because the disk is full.
     """
-    with Checker(device=device, cases=cases, allows=allows) as checker:
+    with Checker(device=device, engine=engine, cases=cases, allows=allows) as checker:
         return checker.check(new, reference, inputs, seed=seed, sizes=sizes)

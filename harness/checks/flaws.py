@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from harness.checks.answer import BACKWARD, BACKWARD_WORK, CHANCE, CONTROL, LEGAL, NO_BACKWARD, WORK, OriginFault
 from harness.checks.check_verdict import CandidateFlaw, TorchShare
+from harness.model.engine_traits import PTX
 from harness.model.flaw_kind import FlawKind
 from harness.model.run import (
     Completed,
@@ -289,7 +290,8 @@ def obstacle(runs: Sequence[Run]) -> str:
             case Refused(message=message):
                 return f"every case was refused: {message}"
             case Unsupported(what=what):
-                return f"the virtual GPU cannot execute {what}"
+                machine = "PTX machine" if run.engine_traits is PTX else "virtual GPU"
+                return f"the {machine} cannot execute {what}"
             case OutOfMemory(message=message):
                 return f"out of memory: {message}"
             case Completed() | Raised() | Crashed() | Faulted() | TimedOut() | Deadlocked():

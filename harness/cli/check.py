@@ -9,6 +9,7 @@ from harness.cli.command import ExitStatus, Parser
 from harness.cli.common_options import add_device, devices_of, joined_values, json_path, positive, seconds
 from harness.documents import files
 from harness.errors import store_error
+from harness.model.engine_traits import VIRTUAL
 from harness.project_settings import JoinedByCommas
 from harness.search import USUAL_DEVICE
 from harness.wording import counted, visible
@@ -25,6 +26,7 @@ def run(options: argparse.Namespace) -> ExitStatus:
     path = json_path(options.json)
     with Checker(
         device=devices_of(options) or USUAL_DEVICE,
+        engine=options.engine,
         cases=options.cases,
         time_limit_s=options.time_limit,
         allows=tuple(options.allow.split(",")) if options.allow else (),
@@ -37,21 +39,22 @@ def run(options: argparse.Namespace) -> ExitStatus:
         verdict = checker.check(
             options.new, options.reference, options.inputs, sizes=joined_values(options.sizes), seed=options.seed
         )
-    print(visible("\n".join(lines(verdict))))
+    print(visible("\n".join(lines(verdict, engine=options.engine))))
     if path is not None:
         _write(verdict, path)
     return STATUS[verdict.ruling]
 
 
-def lines(verdict: CheckVerdict) -> list[str]:
-    """Return the verdict as lines; the last one is the conclusion."""
+def lines(verdict: CheckVerdict, engine: str = VIRTUAL.name) -> list[str]:
+    """Return the verdict as lines; the last one is the conclusion.  `engine` is where the cases ran."""
+    where = "" if engine == VIRTUAL.name else f" --engine {engine}"
     printed = [f"sizes: {dim}" for dim in verdict.dims]
     printed += [f"note: {note}" for note in verdict.notes]
     if verdict.torch:
         printed.append(f"torch did, of the reference's arithmetic: {', '.join(map(str, verdict.torch))}")
     for flaw in verdict.flaws:
         printed += [str(flaw), *([f"    {flaw.case}"] if flaw.case else [])]
-        printed += [f"    harness replay {flaw.finding}"] if flaw.finding else []
+        printed += [f"    harness replay {flaw.finding}{where}"] if flaw.finding else []
     printed.append(
         f"ran {counted(verdict.cases, 'case')} on {', '.join(verdict.devices)} in {verdict.seconds:.1f} s "
         f"(seed {verdict.seed}): {verdict.passed} passed, {verdict.failed} failed, {verdict.abstained} abstained"
@@ -87,6 +90,7 @@ def add_options(parser: Parser) -> None:
 examples:
   harness check mine.py:softmax mine.py:reference --inputs mine.py:sample
   harness check answer.py problem.py
+  harness check answer.py problem.py --engine ptx
   harness check answer.py problem.py --sizes 16384=64,127 --device h200,b200
 
 exit status: 0 right, 1 wrong, 2 usage or harness error, 3 could not be checked, 130 interrupted
@@ -112,6 +116,12 @@ exit status: 0 right, 1 wrong, 2 usage or harness error, 3 could not be checked,
         "(default: what the reference accepts)",
     )
     add_device(parser, USUAL_DEVICE)
+    parser.add_argument(
+        "--engine",
+        default=VIRTUAL.name,
+        metavar="NAME",
+        help="virtual, ptx, or both compared: virtual,ptx (default: %(default)s)",
+    )
     parser.add_argument(
         "--cases", type=positive, default=USUAL_CASES, metavar="N", help="number of cases (default: %(default)s)"
     )

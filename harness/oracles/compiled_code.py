@@ -47,7 +47,11 @@ class CompiledCode(SingleRunOracle):
     )
     # `Causality.APART`: where a race changes a value, the value is a finding of its own.
     traits = Traits(
-        rank=185, flaw=FlawKind.RACE, scope=PromiseScope.LAUNCH, not_requested=frozenset({NOT_PTX}), ends_launches=True
+        rank=185,
+        flaw=FlawKind.PROMISE,
+        scope=PromiseScope.LAUNCH,
+        not_requested=frozenset({NOT_PTX}),
+        ends_launches=True,
     )
 
     def judge(self, evidence: Evidence) -> tuple[Verdict, ...]:

@@ -98,5 +98,24 @@ def test_ctrl_c_ends_every_process(project: Project) -> None:
     assert alive == []
 
 
-def inputs(name: str) -> tuple[str, str]:
-    return "--inputs", f"candidates.py:{name}"
+def inputs(name: str, file: str = "candidates.py") -> tuple[str, str]:
+    return "--inputs", f"{file}:{name}"
+
+
+@pytest.mark.slow
+def test_compiled_code_that_races_is_a_broken_promise(project: Project) -> None:
+    shutil.copy(CANDIDATES.with_name("racing_kernels.py"), project.folder / "racing.py")
+    task = ("racing.py:doubled", "racing.py:reference", *inputs("sample", "racing.py"))
+    options = ("--device", "h200", "--cases", "4", "--seed", "1")
+    finished = project.harness("check", *task, *options, "--engine", "ptx")
+    assert finished.status == 1
+    assert "broken promise: compiled-code: race in shared memory" in finished.out
+    (replay,) = {line.strip() for line in finished.out.splitlines() if line.startswith("    harness replay")}
+    assert replay.endswith(" --engine ptx")
+
+
+@pytest.mark.parametrize("engine", ["ptxx", "cuda"])
+def test_an_engine_that_checks_nothing_is_refused(project: Project, engine: str) -> None:
+    finished = project.harness("check", "swish_right.py", "swish_problem.py", "--engine", engine)
+    assert (finished.status, len(finished.err.splitlines())) == (2, 1)
+    assert f"unknown engine of a check '{engine}'" in finished.err

@@ -14,7 +14,7 @@ import torch
 from harness.engines.comparison import incomparable
 from harness.engines.comparison.executed_launches import ExecutedLaunch, explained_differences
 from harness.engines.comparison.storages import like_tensor, storage_views
-from harness.engines.torch.torch_seam import plain_torch
+from harness.engines.torch.torch_seam import plain_torch, without_dispatch_modes
 from harness.engines.triton.driver import LaunchRequest, tensors_of
 from harness.engines.virtual.launches import Launches, VirtualCaseLaunches
 from harness.model.case import LaneFill, Scale
@@ -84,7 +84,7 @@ class LaunchComparison:
             self._virtual(request)
             self.skipped.append((kernel, reason))
             return
-        with plain_torch():  # what the harness reads is no use of the library's
+        with plain_torch(), without_dispatch_modes():  # what the harness reads is no work of the library's
             tensors = tensors_of(request)
             before = {address: bytes(view) for address, view in storage_views(tensors.values())}
         events = len(case_launches.memory)
@@ -102,7 +102,7 @@ class LaunchComparison:
         else:
             self.launches += 1
             if self._plainer is None:
-                with plain_torch():
+                with plain_torch(), without_dispatch_modes():
                     self.differences += self._explained_differences(ExecutedLaunch(request, tensors, before), after)
         self.unfinished = None
 
