@@ -21,6 +21,7 @@ from harness.model.finding import (
     WatchedLaunch,
 )
 from harness.model.hardware_blame import HardwareBlame
+from harness.model.miscompilation import Miscompilation
 from harness.model.picture import Picture
 from harness.model.region import Region
 from harness.model.run import Launch, Source
@@ -99,6 +100,7 @@ class FindingDocument(RegressionDocument):
     first_seen: FirstSeen | None = None
     excerpt: Excerpt | None = None
     hardware_blame: HardwareBlame | None = None
+    miscompilation: Miscompilation | None = None
     versions: Mapping[str, str] = field(default_factory=dict[str, str])
     """Of Python and of the distributions that decide results; empty inside a campaign, which has its own."""
     idiom: str = ""

@@ -35,6 +35,8 @@ class EngineTraits:
     """True if it lets autotuners tune in a further run."""
     compares: bool = False
     """True if it executes each launch on two machines and compares them."""
+    finds_wrong_values: bool = False
+    """True if it looks into a launch whose compiled code is wrong: it serves `PairedRunRequest.inquiry`."""
     runs_commands: bool = False
     """True if `harness run` checks launches with it."""
 
@@ -95,6 +97,7 @@ PTX_COMPARISON = EngineTraits(
     has_shared_memory=True,
     has_exact_runs=True,
     compares=True,
+    finds_wrong_values=True,
 )
 PTX_ON_CUDA = EngineTraits(
     name="cuda,ptx",

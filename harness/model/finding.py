@@ -7,6 +7,7 @@ from math import sqrt
 
 from harness.model.case import Case
 from harness.model.hardware_blame import HardwareBlame
+from harness.model.miscompilation import Miscompilation
 from harness.model.picture import Picture
 from harness.model.run import Launch, Source
 from harness.model.verdict import Fail, Severity, Signature
@@ -148,6 +149,8 @@ class Finding:
     """The source around the line at fault; None if the source was missing."""
     hardware_blame: HardwareBlame | None = None
     """Who is at fault for a failure on a hardware GPU; None for the virtual GPU, or if nothing was repeated for it."""
+    miscompilation: Miscompilation | None = None
+    """What is known of the wrong code of a kernel; None if nobody looked into it."""
     symptoms: tuple[Symptom, ...] = ()
     """Other failures with the same cause, the first consequences first."""
     watched: WatchedLaunch | None = None

@@ -13,6 +13,7 @@ from enum import StrEnum
 from harness.model.case import Case
 from harness.model.kernel_assembly import KernelAssembly
 from harness.model.launch_difference import Plainer
+from harness.model.miscompilation import InquiryRequest, Miscompilation
 from harness.model.run import Faulted, Launch, Result, Run
 
 
@@ -27,6 +28,8 @@ class PairedRunRequest:
     """With both engines: launches are repeated on the hardware GPU from this build, and not compared."""
     assembly: KernelAssembly | None = None
     """Another way to assemble the kernels, for a process of its own."""
+    inquiry: InquiryRequest | None = None
+    """With TTIR and PTX: a wrong launch is looked into, and nothing is compared."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,6 +63,8 @@ class PairedRun(Run):
     """A run with sketches in the place of results."""
 
     sketches: tuple[Sketch, ...] = ()
+    miscompilation: Miscompilation | None = None
+    """What the inquiry of the request found out; None if there was none."""
 
 
 RunRequest = Case | PairedRunRequest | RebuiltRequest

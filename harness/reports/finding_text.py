@@ -26,6 +26,7 @@ from harness.model.case import (
     ValueDistribution,
 )
 from harness.model.finding import Confirmation, Excerpt, Finding, Symptom
+from harness.model.miscompilation import Miscompilation
 from harness.model.run import Launch, Source
 from harness.model.verdict import ORIGIN, Severity
 from harness.wording import counted, visible
@@ -152,6 +153,21 @@ def _excerpt(source: Source, sources: Sources) -> Iterator[tuple[str, bool]]:
         yield f"{'>' if at_fault else ' ':>4} {number:>5} │ {line}".rstrip(), at_fault
 
 
+def _fault(finding: Finding) -> Iterator[tuple[str, str]]:
+    """Yield what is known of hardware or a compiler that is at fault."""
+    if finding.hardware_blame is not None:
+        yield "evidence", "; ".join(finding.hardware_blame.evidence)
+    seen = finding.miscompilation or Miscompilation()
+    if seen.first is not None:
+        yield "first value", str(seen.first)
+    elif seen.first_unknown:
+        yield "first value", f"not known: {seen.first_unknown}"
+    if seen.passes is not None:
+        yield "blamed pass", str(seen.passes)
+    elif seen.passes_unknown:
+        yield "blamed pass", f"not known: {seen.passes_unknown}"
+
+
 def facts(finding: Finding) -> Iterator[tuple[str, str]]:
     """Yield label and value of each fact besides the message."""
     case = finding.case
@@ -167,8 +183,7 @@ def facts(finding: Finding) -> Iterator[tuple[str, str]]:
         elsewhere = "" if first.device == device else f" on {first.device}"
         yield "first seen", f"{describe(first)}{elsewhere}"
     yield "confirmed", _confirmation(finding)
-    if finding.hardware_blame is not None:
-        yield "evidence", "; ".join(finding.hardware_blame.evidence)
+    yield from _fault(finding)
     if seen := "; ".join(_seen(finding)):
         yield "seen", seen
     if finding.rule:

@@ -33,6 +33,7 @@ from harness.search.campaign_plan import CampaignPlan, CaseBudget, TimeBudget
 from harness.search.campaign_statistics import CampaignStatistics, Sighting
 from harness.search.deadline import Deadline
 from harness.search.hardware_runs import HardwareBlaming
+from harness.search.inquiries import looked_into
 from harness.search.judge import Judge
 from harness.search.leasing import leased
 from harness.search.listed_configs import with_listed_configs
@@ -180,6 +181,10 @@ class Session:
         """Return the finding of a sighting before triage."""
         return unconfirmed(sighting, self.options.libraries, self.options.engine_options)
 
+    def look_into(self, finding: Finding, *, blames_passes: bool = False) -> Finding:
+        """Return a finding with what is known of wrong code, as `looked_into` does."""
+        return looked_into(finding, self.pool, self.options.time_limit_s, blames_passes=blames_passes)
+
     def _within_time(self, plan: CampaignPlan) -> CampaignPlan:
         """Return the plan with the time that installing the libraries has left."""
         if self.deadline is None or not isinstance(plan.budget, TimeBudget):
@@ -196,6 +201,7 @@ class Session:
             engine_options=self.options.engine_options,
             trying=trying,
             blaming=self._blaming,
+            look_into=self.look_into if self.options.engine.finds_wrong_values else lambda finding: finding,
             as_ready=self._ahead.as_compiled if self._ahead else None,
             is_set_aside=self._ahead.is_set_aside if self._ahead else lambda _: False,
         )

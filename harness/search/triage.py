@@ -69,6 +69,8 @@ class Triage:
     """The latest run alone that shows each sighting, judged by all oracles that need no further run."""
     blaming: Blaming | None = None
     """Finds who is at fault for failures on a hardware GPU; None if there is no need to ask."""
+    look_into: Callable[[Finding], Finding] = lambda finding: finding
+    """Returns a finding with what is known of wrong code; called once, after the shrinking."""
     as_ready: AsReady | None = None
     """As in `Shrinking`."""
     is_set_aside: Callable[[Case], bool] = lambda _: False
@@ -111,7 +113,7 @@ class Triage:
                 examined = self.examinations[sighting.fail.signature] = smaller
                 yield replace(self._finding(sighting, examined, blame), repeats=ReplayCount(shown=1, runs=1))
         repeats, _ = self._repeats(sighting, trial, examined.run.case, REPEATS)
-        yield replace(self._finding(sighting, examined, blame), repeats=repeats)
+        yield self.look_into(replace(self._finding(sighting, examined, blame), repeats=repeats))
 
     def repeats(self, fail: Fail, trial: Trial) -> bool:
         """Return True if the case also shows the failure alone in a fresh process."""

@@ -2,6 +2,7 @@
 
 import os
 import tempfile
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
@@ -13,13 +14,19 @@ from packaging.version import Version
 
 from harness import catalogue
 from harness.engines.ptx.engine import PtxEngine
+from harness.engines.ptx.ptx_comparison import PtxComparisonEngine
+from harness.engines.virtual.engine import VirtualEngine
 from harness.errors import CannotExecute
+from harness.model.miscompilation import InquiryRequest, Miscompilation
 from harness.model.run import CompiledFlaw
 
 FOLDER = Path(__file__).with_name("kernels")
 NAMES = tuple(sorted(path.stem for path in FOLDER.glob("[a-z]*.py")))
 ERROR = "error"
 """What a run shows that executed nothing: no release is expected to."""
+INQUIRY_S = 300.0
+VALUES = "values"
+"""What a run shows whose values differ from the definition."""
 DEVICES = {80: "a100", 90: "h200", 100: "b200", 120: "rtx-pro-6000"}
 
 
@@ -59,13 +66,45 @@ def _allocated(size: int, alignment: int, stream: int | None) -> torch.Tensor:
     return torch.empty(size, dtype=torch.int8)
 
 
-def run(case: Any) -> Shown:
-    """Run a kernel in this process, on the PTX machine."""
+def _emulate(engine: VirtualEngine, case: Any) -> None:
     os.environ.setdefault("TRITON_CACHE_DIR", tempfile.mkdtemp())
-    engine = PtxEngine()
     engine.prepare()
     engine.emulate(catalogue.find(DEVICES[case.CAPABILITIES[0]]))
     triton.set_allocator(_allocated)
+
+
+def look_into(case: Any, flaw: str, *, blames_passes: bool) -> Miscompilation | None:
+    """Return what is known of the wrong code of a kernel, in this process; None if PTX leaves what TTIR says.
+
+    Args:
+        case: the module of the kernel.
+        flaw: the kind of flaw that it shows, in case that its values are right; empty if it shows none.
+        blames_passes: also compile it without each pass.
+    """
+    engine = PtxComparisonEngine()
+    _emulate(engine, case)
+    with suppress(CannotExecute):
+        case.launch(*case.arguments())
+    wrong = engine.wrong_arguments()
+    if not (flaw or wrong):
+        return None
+    kernel = engine.launched_kernels()[0]
+    asked = InquiryRequest(
+        kernel=kernel,
+        argument=wrong[0] if wrong else "",
+        flaw="" if wrong else flaw,
+        blames_passes=blames_passes,
+        limit_s=INQUIRY_S,
+    )
+    with engine.looking_into(asked) as inquiry:
+        case.launch(*case.arguments())
+    return inquiry.result
+
+
+def run(case: Any) -> Shown:
+    """Run a kernel in this process, on the PTX machine."""
+    engine = PtxEngine()
+    _emulate(engine, case)
     values: Any = None
     try:
         values = case.launch(*case.arguments())
@@ -79,5 +118,5 @@ def run(case: Any) -> Shown:
     if reason:
         return Shown(kind=ERROR, text=reason)
     if not case.agrees(values, case.reference(*case.arguments())):
-        return Shown(kind="values", text="differ from the definition")
+        return Shown(kind=VALUES, text="differ from the definition")
     return Shown(kind="right", text="values and accesses")

@@ -77,7 +77,7 @@ def _rounding_errors(
     errors = {name: torch.zeros_like(value) for name, value in unperturbed.items()}
     storages = dict(storage_views(tensors_of(request).values()))
     computed = {address: bytes(view) for address, view in storages.items()}
-    with _without_recording(launches):
+    with unrecorded(launches):
         for seed in range(SAMPLES):
             write_storages(storages, before)
             launches.handlers = rounded_at_random(HANDLERS, seed)
@@ -89,12 +89,13 @@ def _rounding_errors(
 
 
 @contextmanager
-def _without_recording(launches: Launches) -> Generator[None]:
-    """While active, launches run in the interpreter and record no facts."""
+def unrecorded(launches: Launches) -> Generator[VirtualCaseLaunches]:
+    """While active, launches run in the interpreter; their facts are those of no case."""
     case, native = launches.case_launches, launches.native
     launches.native = NativeCode()
     try:
-        with recording(launches, VirtualCaseLaunches(lane_fill=case.lane_fill, order=case.order, seed=case.seed)):
-            yield
+        own = VirtualCaseLaunches(lane_fill=case.lane_fill, order=case.order, seed=case.seed, checks_threads=False)
+        with recording(launches, own):
+            yield own
     finally:
         launches.native, launches.handlers = native, HANDLERS

@@ -47,6 +47,14 @@ class OtherMachine(Protocol):
         ...
 
 
+class ExecutedLaunchWatcher(Protocol):
+    """Sees launches of one kernel after the virtual GPU has executed them, in the place of the comparison."""
+
+    kernel: str
+
+    def watch(self, done: ExecutedLaunch) -> None: ...
+
+
 class LaunchComparison:
     """A launch handler that executes launches on the virtual GPU, then repeats them on the other machine."""
 
@@ -55,6 +63,7 @@ class LaunchComparison:
         self.other = other
         self._is_paused = False
         self._plainer: Plainer | None = None
+        self._watcher: ExecutedLaunchWatcher | None = None
         self.begin()
 
     def begin(self) -> None:
@@ -69,6 +78,11 @@ class LaunchComparison:
         """Execute a launch on both machines and compare."""
         kernel = request.source.fn.__name__
         case_launches = self._virtual.case_launches
+        if self._watcher is not None and self._watcher.kernel == kernel and not self._virtual.is_exact:
+            done = self._executed(request)
+            with plain_torch(), without_dispatch_modes():
+                self._watcher.watch(done)
+            return
         if self._is_paused or self._virtual.is_exact or request.model:
             if request.model:
                 self.skipped.append((kernel, f"its launch is a model {request.model}"))
@@ -84,11 +98,8 @@ class LaunchComparison:
             self._virtual(request)
             self.skipped.append((kernel, reason))
             return
-        with plain_torch(), without_dispatch_modes():  # what the harness reads is no work of the library's
-            tensors = tensors_of(request)
-            before = {address: bytes(view) for address, view in storage_views(tensors.values())}
         events = len(case_launches.memory)
-        self._virtual(request)
+        done = self._executed(request)
         # Undefined lanes are comparable: they hold zero here, as in NVIDIA's code (Triton 3.6 to 3.9).
         faulty = [event for event in case_launches.memory[events:] if not isinstance(event, UndefinedLanes)]
         if faulty:
@@ -96,15 +107,23 @@ class LaunchComparison:
             return
         self.unfinished = kernel
         try:
-            after = self.other.repeat(request, before, self._plainer)
+            after = self.other.repeat(request, done.before, self._plainer)
         except CannotRepeat as error:
             self.skipped.append((kernel, str(error)))
         else:
             self.launches += 1
             if self._plainer is None:
                 with plain_torch(), without_dispatch_modes():
-                    self.differences += self._explained_differences(ExecutedLaunch(request, tensors, before), after)
+                    self.differences += self._explained_differences(done, after)
         self.unfinished = None
+
+    def _executed(self, request: LaunchRequest) -> ExecutedLaunch:
+        """Execute a launch on the virtual GPU."""
+        with plain_torch(), without_dispatch_modes():  # what the harness reads is no work of the library's
+            tensors = tensors_of(request)
+            before = {address: bytes(view) for address, view in storage_views(tensors.values())}
+        self._virtual(request)
+        return ExecutedLaunch(request, tensors, before)
 
     def _explained_differences(self, done: ExecutedLaunch, after: Mapping[int, bytearray]) -> Iterable[Difference]:
         """Return one difference per tensor; those beyond a few roundings carry the result of random rounding.
@@ -146,6 +165,15 @@ class LaunchComparison:
             yield
         finally:
             self._is_paused = False
+
+    @contextmanager
+    def watched_by(self, watcher: ExecutedLaunchWatcher) -> Generator[None]:
+        """While active, the watcher sees the launches of its kernel, and none of these is compared."""
+        self._watcher = watcher
+        try:
+            yield
+        finally:
+            self._watcher = None
 
     @contextmanager
     def recompiled(self, plainer: Plainer) -> Generator[None]:

@@ -2,7 +2,7 @@
 
 import json
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -15,6 +15,7 @@ from harness.engines.ptx.ptx_kernel import PtxKernel
 from harness.engines.ptx.ptx_text import parse
 from harness.engines.ptx.wave_runner import INTERPRETED, PreparedKernel
 from harness.engines.triton.later_stages import EXECUTABLE
+from harness.engines.triton.omitted_passes import VariantBuild, builds_without_passes
 from harness.engines.triton.stage_process import compiled_text
 from harness.engines.virtual.native.native_code import ExecutorMode
 from harness.errors import CannotExecute
@@ -117,6 +118,13 @@ class PtxBuilds:
                 self._add_seconds(time.perf_counter() - began)
         return self._known[digest]
 
+    def without_passes(
+        self, ttir: str, arch: int, options: Mapping[str, Any], until: float
+    ) -> Iterator[tuple[VariantBuild, PtxBuild | None]]:
+        """Yield what `builds_without_passes` does, with the PTX; None if there is none."""
+        for variant in builds_without_passes(ttir, arch, _given(options), until):
+            yield variant, PtxBuild.of(variant.content, self._policy) if variant.content else None
+
     def _read(self, digest: str) -> PtxBuild | None:
         path = None if self._folder is None else self._folder / f"{digest}{SUFFIX}"
         if path is None or not path.exists():
@@ -127,9 +135,8 @@ class PtxBuilds:
             return None
 
     def _compile(self, digest: str, ttir: str, arch: int, options: Mapping[str, Any]) -> PtxBuild:
-        given = {name: value for name, value in options.items() if value is not None}
         try:
-            content = compiled_text(ttir, EXECUTABLE, arch, given)
+            content = compiled_text(ttir, EXECUTABLE, arch, _given(options))
         except RuntimeError as error:
             raise CannotExecute(f"a kernel without PTX: {error}") from None
         if self._folder is not None:
@@ -137,3 +144,8 @@ class PtxBuilds:
                 self._folder.mkdir(parents=True, exist_ok=True)
                 write_text(content, self._folder / f"{digest}{SUFFIX}")
         return PtxBuild.of(content, self._policy)
+
+
+def _given(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options that have a value."""
+    return {name: value for name, value in options.items() if value is not None}

@@ -1,78 +1,18 @@
 """The engine that executes each launch twice: its TTIR on the virtual GPU, and its PTX from the same bytes."""
 
-from collections.abc import Mapping
-
-import numpy as np
+from collections.abc import Generator
+from contextlib import contextmanager
+from dataclasses import replace
 
 from harness.engines.comparison.comparing_engine import ComparingEngine
-from harness.engines.comparison.launches import CannotRepeat
-from harness.engines.ptx.executor import PtxExecutor
-from harness.engines.ptx.ptx_builds import PtxBuilds
-from harness.engines.ptx.threads import Array
-from harness.engines.triton.driver import LaunchRequest
-from harness.engines.virtual.grid import LaunchGrid
+from harness.engines.ptx.inquiry import Inquiry
+from harness.engines.ptx.ptx_machine import PtxMachine
 from harness.engines.virtual.launches import Launches
-from harness.engines.virtual.memory.arguments import Buffer
-from harness.engines.virtual.memory.events import EventCollector
-from harness.errors import CannotExecute
 from harness.execution.reruns import Rerun
 from harness.model.engine_traits import PTX_COMPARISON
-from harness.model.launch_difference import Plainer
-
-
-class PtxMachine:
-    """Executes the PTX of launches of the virtual GPU."""
-
-    name = "PTX machine"
-    plainer: tuple[Plainer, ...] = (Plainer.UNFUSED,)
-
-    def __init__(self, launches: Launches) -> None:
-        self._launches = launches
-        self.arch = launches.device.arch
-        self._builds = PtxBuilds(
-            launches.settings.builds,
-            launches.settings.executor,
-            lambda seconds: launches.case_launches.add_seconds("ptx", seconds),
-        )
-
-    def repeat(
-        self, request: LaunchRequest, before: Mapping[int, bytes], plainer: Plainer | None
-    ) -> dict[int, bytearray]:
-        """Execute a launch on copies of the storages."""
-        contents = {address: bytearray(content) for address, content in before.items()}
-        try:
-            self._execute(request, contents, plainer)
-        except CannotExecute as error:
-            raise CannotRepeat(f"the PTX machine cannot execute {error.what}") from error
-        return contents
-
-    def _execute(self, request: LaunchRequest, contents: Mapping[int, bytearray], plainer: Plainer | None) -> None:
-        compiled, case = self._launches.compiled(request), self._launches.case_launches
-        options, digest = dict(compiled.facts.options), compiled.facts.build
-        if plainer is Plainer.UNFUSED:
-            options["enable_fp_fusion"], digest = False, f"{digest}-unfused"
-        build = self._builds.of(digest, request.ttir, self.arch, options)
-        grid = LaunchGrid(*request.grid)
-        if not grid.programs:
-            return
-        launch = self._launches.prepare(compiled, request, grid)
-        copies: dict[int, Array] = {address: np.frombuffer(content, np.uint8) for address, content in contents.items()}
-
-        def content_of(buffer: Buffer) -> Array:
-            return copies[buffer.address] if buffer.address in copies else buffer.bytes.copy()
-
-        executor = PtxExecutor(
-            launch=launch,
-            build=build,
-            events=EventCollector(),
-            most_ctas=lambda: self._launches.resident(compiled, request, launch).capacity * build.num_ctas,
-            add_event=case.memory.append,
-            number=len(case.launches) - 1,
-            content_of=content_of,
-        )
-        outcome = executor.run()
-        if outcome.deadlocked is not None:
-            raise CannotRepeat("its threads wait for ever")
+from harness.model.miscompilation import InquiryRequest
+from harness.model.op import Op
+from harness.model.paired_run import PairedRun, PairedRunRequest
 
 
 class PtxComparisonEngine(ComparingEngine):
@@ -82,4 +22,29 @@ class PtxComparisonEngine(ComparingEngine):
     reruns = frozenset({Rerun.EXACT})
 
     def make_machine(self, launches: Launches) -> PtxMachine:
-        return PtxMachine(launches)
+        self._machine = PtxMachine(launches)
+        return self._machine
+
+    def run_paired(self, op: Op, request: PairedRunRequest) -> PairedRun:
+        """Run one case as other comparing engines do; look into a wrong launch if the request asks for that."""
+        if request.inquiry is None:
+            return super().run_paired(op, request)
+        with self.looking_into(request.inquiry) as inquiry:
+            run = super().run_paired(op, request)
+        return replace(run, miscompilation=inquiry.result)
+
+    @contextmanager
+    def looking_into(self, asked: InquiryRequest) -> Generator[Inquiry]:
+        """While active, look into launches of the kernel, and compare none of them."""
+        assert self._launches is not None, "emulate a device first"
+        inquiry = Inquiry(self._launches, self._machine, asked)
+        with self._comparison.watched_by(inquiry):
+            yield inquiry
+
+    def wrong_arguments(self) -> tuple[str, ...]:
+        """Return the arguments that launches outside any case left otherwise than TTIR."""
+        return tuple(seen.argument for seen in self._comparison.differences if not seen.is_explained)
+
+    def launched_kernels(self) -> tuple[str, ...]:
+        """Return the kernels of launches outside any case."""
+        return tuple(launch.kernel for launch in self._case_launches.launches)

@@ -84,3 +84,72 @@ def test_comparing_launches_uses_no_memory_of_the_library(tmp_path: Path) -> Non
     done = project.harness("fuzz", SUITE, "--op", "doubled", *where)
     assert "agreement 3" in " ".join(done.out.split())
     assert "uninitialised-read  " not in done.out
+
+
+SUITE_OF_BLOCKS = """
+from harness.suite import DType, beside, integers, op, width
+
+INPUTS = {"blocks": integers("B", high=1000, contiguous=True), "default": integers(128, high=1000, contiguous=True)}
+
+
+@op(dims={"B": width(32)}, inputs=INPUTS, dtypes=(DType.FP32,))
+def scaled(blocks, default):
+    return beside(__file__, "scaling.py").scaled(blocks, default)
+
+
+@scaled.reference
+def by_torch(blocks, default):
+    return 3 * blocks.new_tensor([*blocks.repeat_interleave(4), *default[4 * len(blocks) :]])
+"""
+BLOCKS = """
+import torch
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def scale_blocks(block_ptr, default_ptr, out_ptr, n_blocks, N: tl.constexpr):
+    i = tl.arange(0, N)
+    block = i // 4
+    default = tl.load(default_ptr + i)
+    value = tl.load(block_ptr + block, mask=block < n_blocks, other=default)
+    tl.store(out_ptr + i, value * 3)
+
+
+def scaled(blocks, default):
+    out = torch.empty_like(default)
+    scale_blocks[(1,)](blocks, default, out, len(blocks), N=128, num_warps=1)
+    return out
+"""
+"""Triton up to 3.8 multiplies one of four values of a masked load: report 11548 of its tracker."""
+
+
+@pytest.mark.slow
+@pytest.mark.nightly
+def test_a_finding_of_wrong_code_names_its_value_and_its_passes(tmp_path: Path) -> None:
+    project = Project(tmp_path)
+    project.write("scaling_suite.py", SUITE_OF_BLOCKS)
+    project.write("scaling.py", BLOCKS)
+    where = ("--engine", "virtual,ptx", "--device", "h200", "--cases", "3", "--seed", "1")
+    found = project.harness("fuzz", "scaling_suite.py", *where)
+    assert found.status == 1
+    printed = " ".join(found.out.split())
+    assert "first value %2 = arith.muli at scaling.py:13: element [5] is 2082, by TTIR 666" in printed
+    (identity,) = (path.name for path in (tmp_path / ".harness" / "findings").iterdir())
+    replayed = project.harness("replay", identity, "--pass-blame")
+    assert replayed.status == 1
+    printed = " ".join(replayed.out.split())
+    assert "blamed pass one of ttgpuir.add_coalesce, ttgpuir.add_remove_layout_conversions" in printed
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        (("--all", "--pass-blame"), "--pass-blame takes minutes for one finding"),
+        (("0123abcd", "--pass-blame", "--engine", "cuda"), "which --engine cuda does not execute"),
+    ],
+)
+def test_a_replay_that_cannot_blame_passes_is_refused(tmp_path: Path, options: tuple[str, ...], reason: str) -> None:
+    finished = Project(tmp_path).harness("replay", *options)
+    assert finished.status == 2
+    assert reason in finished.err
