@@ -56,7 +56,7 @@ class PtxLaunches(Launches):
             launch=launch,
             build=build,
             events=events,
-            most_ctas=lambda: resident.capacity * build.num_ctas,
+            resident=resident,
             add_event=case.memory.append,
             number=len(case.launches) - 1,
         )

@@ -1,6 +1,6 @@
 """Executes a launch of the virtual GPU as PTX, and turns what the machine saw into memory events."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,6 +18,8 @@ from harness.engines.virtual.memory.arguments import Argument, Buffer
 from harness.engines.virtual.memory.events import EventCollector
 from harness.engines.virtual.memory.pointers import choices_of
 from harness.engines.virtual.prepared_launch import PreparedLaunch
+from harness.engines.virtual.synchronisation.occupancy import Occupancy
+from harness.engines.virtual.synchronisation.residency import MOST_SHOWN, ResidentLaunch, ThresholdSearch
 from harness.model.run import (
     Access,
     AccessSite,
@@ -32,8 +34,6 @@ from harness.model.run import (
 
 STEPS_PER_TRIP = 40
 """The steps of a wave that are allowed for each trip of a loop of TTIR: bounded loops are steps here, too."""
-MOST_SHOWN = 4
-"""The instructions of a deadlock, and the programs at each, that are shown."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,8 +43,8 @@ class PtxExecutor:
     launch: PreparedLaunch
     build: PtxBuild
     events: EventCollector
-    most_ctas: Callable[[], int]
-    """Returns how many CTAs the GPU holds at a time, for a kernel whose programs may wait for each other."""
+    resident: ResidentLaunch
+    """The launch, with the numbers of programs that the GPU holds."""
     add_event: Callable[[MemoryEvent], None]
     number: int
     """The index of the launch in its case."""
@@ -52,35 +52,61 @@ class PtxExecutor:
     """Returns the bytes that stand for a buffer."""
 
     def run(self) -> ExecutionOutcome:
+        kernel, flaws = self.build.kernel, Flaws()
+        before = self._contents() if self.launch.may_wait else []
+        capacity = self.resident.capacity if self.launch.may_wait else 0
+        try:
+            stuck, arguments = self._execute(flaws, capacity)
+        finally:
+            for key, flaw in flaws.seen.items():
+                self.add_event(self._event(kernel, flaw, flaws.counts[key]))
+        if stuck is None:
+            return ExecutionOutcome(executor="ptx")
+        waits = (*self._barrier_waits(kernel, stuck), *self._polls(stuck, arguments))
+        ends_with, limit = Residency.NONE, 0
+        if stuck.polled:
+            search = ThresholdSearch(len(self.launch.ids), lambda resident: self._completes(resident, before))
+            ends_with, limit = search.threshold(capacity)
+        return ExecutionOutcome(executor="ptx", deadlocked=self._deadlock(stuck, waits, ends_with, limit))
+
+    def _contents(self) -> list[tuple[Array, Array]]:
+        """Return the bytes of all buffers, each with a copy."""
+        contents = (self.content_of(buffer) for buffer in self.launch.binding.buffers)
+        return [(content, content.copy()) for content in contents]
+
+    def _completes(self, resident: int, before: Sequence[tuple[Array, Array]]) -> bool:
+        """Return True if the launch completes with so many resident programs, from the contents `before`."""
+        for content, bytes_before in before:
+            content[:] = bytes_before
+        return self._execute(Flaws(), resident, is_watched=False)[0] is None
+
+    def _execute(
+        self, flaws: Flaws, resident: int, *, is_watched: bool = True
+    ) -> tuple[StuckThreads | None, DeviceArguments]:
+        """Execute the launch with a number of resident programs, or 0 if no program waits for others."""
         launch, build = self.launch, self.build
-        kernel, grid = build.kernel, launch.context.grid
+        grid = launch.context.grid
         arguments = DeviceArguments(launch.binding, launch.module.kernel, build, grid.programs, self.content_of)
         watch = _Watch(self, arguments.memory, arguments.buffers)
         arguments.memory.find = watch.find
-        flaws = Flaws()
-        ptx = PtxLaunch(
+        stuck = PtxLaunch(
             prepared=build.prepared,
             shape=LaunchShape(
                 grid=(grid.x * build.num_ctas, grid.y, grid.z),
-                threads=kernel.threads,
+                threads=build.kernel.threads,
                 cluster=build.num_ctas,
                 sms=launch.device.sm_count,
             ),
             memory=arguments.memory,
-            parameters=pack_parameters(kernel, arguments.values),
+            parameters=pack_parameters(build.kernel, arguments.values),
             shared_bytes=build.shared_bytes,
-            watch=watch,
+            watch=watch if is_watched else GlobalWatch(),
             flaws=flaws,
-            most_ctas=self.most_ctas() if launch.may_wait else 0,
+            most_ctas=resident * build.num_ctas,
             order=launch.ids,
             step_limit=launch.context.step_limit * STEPS_PER_TRIP,
-        )
-        try:
-            stuck = ptx.run()
-        finally:
-            for key, flaw in flaws.seen.items():
-                self.add_event(self._event(kernel, flaw, flaws.counts[key]))
-        return ExecutionOutcome(executor="ptx", deadlocked=None if stuck is None else self._deadlock(kernel, stuck))
+        ).run()
+        return stuck, arguments
 
     def source(self, location: str) -> Source | None:
         """Return the line of Python of an instruction."""
@@ -105,13 +131,17 @@ class PtxExecutor:
             earlier_warp=flaw.other_warp,
         )
 
-    def _deadlock(self, kernel: PtxKernel, stuck: StuckThreads) -> Deadlocked:
+    def _barrier_waits(self, kernel: PtxKernel, stuck: StuckThreads) -> tuple[Wait, ...]:
+        """Return the waits at barriers; those of threads that wait for a thread which polls are left out."""
+        polling = {program for part in stuck.polled for program in part.places[0].tolist()}
         at: dict[int, tuple[PtxInstruction, list[int]]] = {}
         for instruction, cta, _ in stuck.waiting:
+            if (program := cta // self.build.num_ctas) in polling:
+                continue
             _, waiting = at.setdefault(id(instruction), (instruction, []))
-            if (program := cta // self.build.num_ctas) not in waiting:
+            if program not in waiting:
                 waiting.append(program)
-        waits = tuple(
+        return tuple(
             Wait(
                 argument=instruction.opcode,
                 index=(),
@@ -122,18 +152,53 @@ class PtxExecutor:
             )
             for instruction, waiting in sorted(at.values(), key=lambda item: -len(item[1]))[:MOST_SHOWN]
         )
-        programs, resident = self.launch.context.grid.programs, len({cta for _, cta, _ in stuck.waiting})
+
+    def _polls(self, stuck: StuckThreads, arguments: DeviceArguments) -> tuple[Wait, ...]:
+        """Return the cells that programs poll, those of most programs first."""
+        groups: dict[tuple[tuple[int, int], ...], list[int]] = {}
+        cells: dict[int, list[tuple[int, int]]] = {}
+        for number, part in enumerate(stuck.polled):
+            for program, offset in part.places.T.tolist():
+                cells.setdefault(program, []).append((number, offset))
+        for program, read in sorted(cells.items()):
+            groups.setdefault(tuple(read), []).append(program)
+        ordered = sorted(groups.items(), key=lambda item: -len(item[1]))[:MOST_SHOWN]
+        return tuple(self._poll(stuck, arguments, read, programs) for read, programs in ordered)
+
+    def _poll(
+        self, stuck: StuckThreads, arguments: DeviceArguments, cells: Sequence[tuple[int, int]], programs: list[int]
+    ) -> Wait:
+        number, offset = cells[0]
+        part = stuck.polled[number]
+        name, index = part.region.name, ()
+        buffer = arguments.buffers.get(part.region.number)
+        for argument in self.launch.binding.arguments:
+            if buffer is not None and argument.buffer is buffer:
+                name, index = argument.name, argument.index_of((offset - argument.first_byte) // argument.element_bytes)
+                break
+        return Wait(
+            argument=name,
+            index=index,
+            cells=len(cells),
+            source=self.source(part.instruction.location),
+            programs=len(programs),
+            first_programs=tuple(programs[:MOST_SHOWN]),
+        )
+
+    def _deadlock(self, stuck: StuckThreads, waits: tuple[Wait, ...], ends_with: Residency, limit: int) -> Deadlocked:
+        # Only a launch whose programs wait for each other has computed its occupancy, which takes a whole compilation.
+        occupancy = self.resident.occupancy() if stuck.polled else Occupancy(programs=1, limited_by="")
         return Deadlocked(
             kernel=self.launch.kernel,
             waits=waits,
-            programs=programs,
-            resident=resident // self.build.num_ctas or 1,
-            not_started=0,
+            programs=self.launch.context.grid.programs,
+            resident=stuck.ctas // self.build.num_ctas or 1,
+            not_started=stuck.not_started // self.build.num_ctas,
             sm_count=self.launch.device.sm_count,
-            programs_per_sm=1,
-            limited_by="",
-            ends_with=Residency.NONE,
-            limit=0,
+            programs_per_sm=occupancy.programs,
+            limited_by=occupancy.limited_by,
+            ends_with=ends_with,
+            limit=limit,
         )
 
 

@@ -300,7 +300,10 @@ def store_global(wave: Wave, instruction: PtxInstruction, active: Array, address
         watch.stray(instruction, addresses[stray], programs_of(wave, active[stray]), size)
     for part in parts:
         watch.stored(instruction, part, size, programs_of(wave, active[part.lanes]))
-        part.region.view(values.dtype.type)[part.offsets // size] = values[part.lanes]
+        bits = bits_dtype(8 * size)
+        memory, index, new = part.region.view(bits), part.offsets // size, values[part.lanes].view(bits)
+        wave.memories.global_memory.changes += bool((memory[index] != new).any())
+        memory[index] = new
 
 
 # --- atomics ---------------------------------------------------------------------------------------------------------
@@ -396,7 +399,10 @@ def atomic_lanes(wave: Wave, access: LaneAccess, active: Array, addresses: Array
     for part in parts:
         watch.updated(access.instruction, part, size, programs_of(wave, active[part.lanes]))
         there = [value[part.lanes] for value in values]
-        old[part.lanes] = _updated(part.region.view(access.dtype), part.offsets // size, there, update)
+        memory, index = part.region.view(access.dtype), part.offsets // size
+        before = memory[index]
+        old[part.lanes] = _updated(memory, index, there, update)
+        wave.memories.global_memory.changes += before.tobytes() != memory[index].tobytes()
     return old
 
 

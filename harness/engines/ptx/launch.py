@@ -19,6 +19,7 @@ from harness.engines.ptx.memories import (
 )
 from harness.engines.ptx.ptx_kernel import PtxKernel
 from harness.engines.ptx.race_shadow import RaceShadow, cell_bytes_of
+from harness.engines.ptx.resident_ctas import ResidentCtas
 from harness.engines.ptx.threads import Array, LaunchShape
 from harness.engines.ptx.wave import Wave
 from harness.engines.ptx.wave_runner import PreparedKernel, StuckThreads, WaveRunner
@@ -45,7 +46,7 @@ class PtxLaunch:
     watch: GlobalWatch
     flaws: Flaws
     most_ctas: int = 0
-    """The CTAs that run side by side; 0 for as many as are quick."""
+    """The CTAs that the GPU holds, of a kernel whose CTAs may wait for each other; 0 for any other kernel."""
     finds_races: bool = True
     order: Array | None = None
     """The linear ids of the programs in the order in which they begin; None for ascending."""
@@ -59,21 +60,29 @@ class PtxLaunch:
             CannotExecuteAt: an instruction cannot be executed.
         """
         add_variables(self.memory, self.prepared.kernel)
-        for ctas in self._waves():
-            wave = self._wave(ctas)
-            with np.errstate(all="ignore"):
-                stuck = WaveRunner(self.prepared, wave, self.step_limit).run()
-            if stuck is not None:
-                return stuck
+        with np.errstate(all="ignore"):
+            if self.most_ctas:
+                return ResidentCtas(self._ctas(), self.most_ctas, self.memory, self._resident).run()
+            for ctas in self._waves():
+                stuck = WaveRunner(self.prepared, self._wave(ctas), self.step_limit).run()
+                if stuck is not None:
+                    return stuck
         return None
 
-    def _waves(self) -> Sequence[Array]:
+    def _resident(self, ctas: Array) -> WaveRunner:
+        return WaveRunner(self.prepared, self._wave(ctas), self.step_limit, may_poll=True)
+
+    def _ctas(self) -> Array:
+        """Return the linear ids of the CTAs, in the order in which they begin."""
         x, y, z = self.shape.grid
         cluster = self.shape.cluster
         programs = np.arange(x * y * z // cluster) if self.order is None else self.order
-        ctas = (programs[:, None] * cluster + np.arange(cluster)).reshape(-1)
+        return (programs[:, None] * cluster + np.arange(cluster)).reshape(-1)
+
+    def _waves(self) -> Sequence[Array]:
+        ctas, cluster = self._ctas(), self.shape.cluster
         most = min(MOST_THREADS // self.shape.threads, MOST_SHARED_BYTES // max(1, self.shared_bytes))
-        each = self.most_ctas or max(cluster, most // cluster * cluster)
+        each = max(cluster, most // cluster * cluster)
         return [ctas[first : first + each] for first in range(0, len(ctas), each)]
 
     def _wave(self, ctas: Array) -> Wave:

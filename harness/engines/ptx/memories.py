@@ -80,6 +80,8 @@ class GlobalMemory:
         self._bases = np.zeros(0, np.int64)
         self.kept: dict[object, object] = {}
         """What an executor of instructions keeps for the launch."""
+        self.changes = 0
+        """Grows with each instruction that changes bytes, or may have."""
 
     def add(self, name: str, content: Array, number: int = -1, address: int = 0) -> MemoryRegion:
         """Add a region; `address` only for memory whose own address the kernel may hold."""

@@ -100,7 +100,7 @@ class PtxMachine:
             launch=launch,
             build=build,
             events=EventCollector(),
-            most_ctas=lambda: self._launches.resident(compiled, request, launch).capacity * build.num_ctas,
+            resident=self._launches.resident(compiled, request, launch),
             add_event=case.memory.append,
             number=len(case.launches) - 1,
             content_of=content_of,

@@ -63,6 +63,11 @@ class Wave:
         self._files = {bits: np.zeros((count, self.size), ROW_TYPES[bits]) for bits, count in registers.rows.items()}
         self.rows: Mapping[int, list[Array]] = {bits: list(file) for bits, file in self._files.items()}
 
+    @property
+    def files(self) -> tuple[Array, ...]:
+        """The rows of each width, as the rows of one array."""
+        return tuple(self._files.values())
+
     @cached_property
     def carry(self) -> Array:
         """For each thread, the carry of its last instruction that leaves one."""

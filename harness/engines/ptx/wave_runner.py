@@ -20,6 +20,7 @@ from harness.engines.ptx.lanes import lane_effect
 from harness.engines.ptx.matrices import matrix_effect
 from harness.engines.ptx.memories import shared_layout, variable_addresses
 from harness.engines.ptx.native.native_runs import NativePolicy, NativeRuns
+from harness.engines.ptx.polling import ENDED, RUNNING, WAITING, Polled, PollWatch, ThreadStates
 from harness.engines.ptx.ptx_kernel import PtxInstruction, PtxKernel, Register
 from harness.engines.ptx.ptx_text import ASSERTION
 from harness.engines.ptx.scaled_matrices import scaled_effect
@@ -38,7 +39,6 @@ NO_EFFECT = ptx_instructions.NO_EFFECT - {"bar", "barrier"} | {"applypriority", 
 FAIR_STEPS = 8
 """Every this many steps the group that has waited longest runs."""
 
-RUNNING, WAITING, ENDED = 0, 1, 2
 INTERPRETED = NativePolicy(ExecutorMode.NUMPY)
 
 
@@ -175,21 +175,30 @@ class StuckThreads:
 
     waiting: tuple[tuple[PtxInstruction, int, int], ...]
     """For each instruction and CTA: the instruction, the CTA's linear id, and the number of a warp there."""
+    ctas: int
+    """The CTAs that have begun and not ended."""
+    not_started: int = 0
+    """The CTAs that start only when others end."""
+    polled: tuple[Polled, ...] = ()
+    """What those that run read again and again."""
 
 
 class WaveRunner:
     """Runs one wave to its end."""
 
-    def __init__(self, prepared: PreparedKernel, wave: Wave, step_limit: int) -> None:
+    def __init__(self, prepared: PreparedKernel, wave: Wave, step_limit: int, *, may_poll: bool = False) -> None:
+        """`may_poll`: `run` also returns once all threads poll memory, and can be called again."""
         self._prepared = prepared
         self._wave = wave
         self._barriers = wave.barriers
         self._step_limit = step_limit
-        self._at = np.zeros(wave.size, np.int32)
-        self._state = np.zeros(wave.size, np.int8)
+        self._threads = ThreadStates.of(wave.size)
+        self._at, self._state, self._ran = self._threads.at, self._threads.state, self._threads.ran
+        self._watch = PollWatch(wave) if may_poll else None
+        self.is_polling = False
+        """All threads that have not ended poll memory, and nothing has changed it."""
         self._waits_at = np.zeros(wave.size, np.int32)
         """The block of the barrier at which each thread waits, or waited last."""
-        self._ran = np.zeros(wave.size, np.int64)
         self._steps = 0
 
     def run(self) -> StuckThreads | None:
@@ -199,12 +208,13 @@ class WaveRunner:
             CannotExecuteAt: an instruction cannot be executed with these operands.
             TooManyTrips: the wave does not end.
         """
-        together: int | None = 0
+        self.is_polling = False
+        together: int | None = None
         while True:
             if together is not None:
                 together = self._run_together(together)
-                if together is not None:
-                    continue
+                if self.is_polling:
+                    return None
             running = self._state == RUNNING
             if not running.any():
                 if (self._state == ENDED).all():
@@ -212,13 +222,16 @@ class WaveRunner:
                     self._wave.tensor.finish()
                     return None
                 if not self._wake():
-                    return self._stuck()
+                    return self.stuck()
                 continue
             first = self._at[running]
             if running.all() and (first == first[0]).all():
                 together = int(first[0])
                 continue
-            self._step(self._chosen(running), running)
+            number = self._chosen(running)
+            if self._polls():
+                return None
+            self._step(number, running)
 
     def _chosen(self, running: Array) -> int:
         self._count_step()
@@ -245,6 +258,10 @@ class WaveRunner:
         following: int | None = number
         while following is not None:
             self._count_step()
+            if self._watch is not None:
+                self._at[:], self._ran[:] = following, self._steps
+                if self._polls():
+                    return None
             wave.mask = None
             number, block = following, self._prepared.blocks[following]
             if block.blocking is not None:
@@ -253,6 +270,27 @@ class WaveRunner:
             self._execute(block)
             following = self._after(block, number, everyone)
         return None
+
+    def _polls(self) -> bool:
+        self.is_polling = self._watch is not None and self._watch.polls(self._threads, self._steps)
+        return self.is_polling
+
+    @property
+    def polled(self) -> tuple[Polled, ...]:
+        """What the threads read while they poll."""
+        return () if self._watch is None else self._watch.polled
+
+    @property
+    def polled_changes(self) -> int:
+        """The changes of memory when the threads polled it."""
+        return -1 if self._watch is None else self._watch.version[0]
+
+    @property
+    def live_ctas(self) -> int:
+        """The CTAs of clusters that have not ended."""
+        shape = self._wave.shape
+        each = shape.threads * shape.cluster
+        return int((self._state != ENDED).reshape(-1, each).any(axis=1).sum()) * shape.cluster
 
     def _after(self, block: _Block, number: int, everyone: Array) -> int | None:
         """Return the block that all threads are at after one; None if they part or end."""
@@ -338,7 +376,8 @@ class WaveRunner:
         self._state[group] = ENDED
         self._wave.asynchronous.shadow.ended(group)
 
-    def _stuck(self) -> StuckThreads:
+    def stuck(self) -> StuckThreads:
+        """Return the threads that wait at barriers."""
         waiting: dict[tuple[int, int], tuple[PtxInstruction, int, int]] = {}
         wave = self._wave
         for thread in np.flatnonzero(self._state == WAITING).tolist():
@@ -346,4 +385,4 @@ class WaveRunner:
             block = self._prepared.blocks[number]
             cta, own = divmod(thread, wave.shape.threads)
             waiting.setdefault((number, cta), (block.instructions[0], int(wave.ctas[cta]), own // 32))
-        return StuckThreads(tuple(waiting.values()))
+        return StuckThreads(tuple(waiting.values()), self.live_ctas)

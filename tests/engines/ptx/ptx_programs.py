@@ -47,9 +47,15 @@ def executed_by(policy: NativePolicy) -> Generator[None]:
 
 
 def launch(
-    text: str, arguments: Sequence[Any], *, programs: int = 1, shared_bytes: int = 0, cluster: int = 1
+    text: str,
+    arguments: Sequence[Any],
+    *,
+    programs: int = 1,
+    shared_bytes: int = 0,
+    cluster: int = 1,
+    most_ctas: int = 0,
 ) -> Launched:
-    """Launch a kernel on arrays, which it changes in place, and numbers."""
+    """Launch a kernel on arrays, which it changes in place, and numbers; `most_ctas` of CTAs that may wait."""
     kernel, memory, flaws = parse(text), GlobalMemory(), Flaws()
     values = [
         memory.add(f"argument {number}", value.reshape(-1).view(np.uint8)).address
@@ -65,6 +71,7 @@ def launch(
         shared_bytes=shared_bytes,
         watch=GlobalWatch(),
         flaws=flaws,
+        most_ctas=most_ctas,
     ).run()
     return Launched(flaws=tuple(flaws.seen.values()), stuck=stuck)
 

@@ -238,6 +238,7 @@ class NativeRun:
         self._variants: dict[tuple[bool, int], _Variant] = {}
         self.touches_shared = any(_touches_shared(instruction) for instruction in instructions)
         self._touches_global = any(access is not None for access in self.accesses)
+        self._stores_global = any(access is not None and not access.loads for access in self.accesses)
 
     def state(self, wave: Wave) -> "_LaunchState":
         """Return what is known of the run in the launch of a wave."""
@@ -263,6 +264,7 @@ class NativeRun:
             self._interpret(wave, key)
             return
         _WaveCalls.of(wave).call(self, call)
+        wave.memories.global_memory.changes += self._stores_global
         if self._moves and wave.asynchronous.products.works:
             for source, destination in self._moves:
                 wave.asynchronous.copied(source, destination, wave.mask_of_active())

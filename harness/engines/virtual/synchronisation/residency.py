@@ -20,6 +20,7 @@ from harness.model.run import Deadlocked, Residency, Source, Wait
 MOST_PROGRAMS_BEGUN = 20_000
 """Programs started by one search; past this, the threshold stays unknown."""
 MOST_SHOWN = 4
+"""The waits of a deadlock, and the programs at each, that are shown."""
 TOO_LARGE = "Triton Error [CUDA]: too many blocks in cooperative launch"
 """What Triton's launcher raises for CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE."""
 
@@ -59,7 +60,8 @@ class ResidentLaunch:
         stuck = self._execute(binding, events, self.capacity)
         if stuck is None:
             return None
-        ends_with, limit = _ThresholdSearch(self, before).threshold(self.capacity)
+        search = ThresholdSearch(len(self.launch.ids), lambda resident: self.completes(resident, before))
+        ends_with, limit = search.threshold(self.capacity)
         occupancy = self.occupancy()
         return Deadlocked(
             kernel=self.launch.kernel,
@@ -85,17 +87,18 @@ class ResidentLaunch:
         return Scheduler(self.launch.context, binding.arguments, events, resident).run(binding.values, self.launch.ids)
 
 
-class _ThresholdSearch:
+class ThresholdSearch:
     """A search for the numbers of resident programs with which a deadlocked launch completes."""
 
-    def __init__(self, resident: ResidentLaunch, before: Mapping[int, Array]) -> None:
-        self._resident = resident
-        self._before = before
+    def __init__(self, programs: int, completes: Callable[[int], bool]) -> None:
+        """`completes` runs the launch, from the memory that it began with, with a number of resident programs."""
+        self._programs = programs
+        self._completes_with = completes
         self._left = MOST_PROGRAMS_BEGUN
 
     def threshold(self, stuck: int) -> tuple[Residency, int]:
         """Search above `stuck` up to all programs, then below it down to one; assumes one threshold on each side."""
-        programs = len(self._resident.launch.ids)
+        programs = self._programs
         try:
             if programs > stuck and self._completes(programs):
                 return Residency.AT_LEAST, self._between(programs, stuck)
@@ -120,10 +123,10 @@ class _ThresholdSearch:
         return completing
 
     def _completes(self, resident: int) -> bool:
-        self._left -= len(self._resident.launch.ids)
+        self._left -= self._programs
         if self._left < 0:
             raise _TooManyError
-        return self._resident.completes(resident, self._before)
+        return self._completes_with(resident)
 
 
 class _TooManyError(Exception):
