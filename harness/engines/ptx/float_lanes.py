@@ -218,9 +218,7 @@ def extreme(instruction: PtxInstruction, rows: RegisterRows) -> Effect:
         return simple({"s": np.maximum, "u": np.maximum} if largest else {"s": np.minimum, "u": np.minimum})(
             instruction, rows
         )
-    keeps_nan, magnitude = "NaN" in words, "xorsign" in words
-    if magnitude:
-        raise CannotExecute(f"the PTX instruction {instruction.opcode}")
+    keeps_nan, joins_signs = "NaN" in words, "xorsign" in words
     bits = width(kind)
     is_plain = kind in {"f32", "f64"}
     reads = [
@@ -242,11 +240,14 @@ def extreme(instruction: PtxInstruction, rows: RegisterRows) -> Effect:
         values = [read(wave) for read in reads]
         if not is_plain:
             values = [parts_of(np.ascontiguousarray(np.broadcast_to(value, (wave.size,))), kind) for value in values]
+        negative = np.logical_xor.reduce([np.signbit(value) for value in values]) if joins_signs else None
         values = [np.abs(value) for value in values] if absolute else values
         values = [flushed(value) for value in values] if flush else values
         result = values[0]
         for value in values[1:]:
             result = pick(result, value)
+        if negative is not None:
+            result = np.where(negative, -result, result)
         if result.dtype.kind == "f":
             canonical = {"f32": np.uint32(0x7FFFFFFF), "f64": np.uint64(0x7FFFFFFFFFFFFFFF)}.get(kind)
             if canonical is not None and np.isnan(result).any():

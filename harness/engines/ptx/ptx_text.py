@@ -57,15 +57,17 @@ _SPECIAL = re.compile(
 )
 _REGISTERS = re.compile(r"\.reg\s+\.(\w+)\s+(.*);", re.DOTALL)
 _TARGET = re.compile(r"^\s*\.target\s+(\w+)", re.MULTILINE)
-REGISTER_BITS = {"pred": 1}
 _DEEPEST_CALL = 16
 ASSERTION = "assertfail"
 """The root of the instruction that stands for a call of CUDA's function for assertions that do not hold."""
 
 
 def width_of(kind: str) -> int:
-    """Return the bits of a register type: 32 for `b32`, 1 for `pred`."""
-    return REGISTER_BITS.get(kind) or int(re.sub(r"\D", "", kind) or 0)
+    """Return the bits of a type; those of 1 for a predicate, and of all parts of a packed type."""
+    if kind == "pred":
+        return 1
+    element, _, parts = kind.partition("x")
+    return int("".join(filter(str.isdigit, element)) or 0) * int(parts or 1)
 
 
 MakeRegister = Callable[[str, int], Register]

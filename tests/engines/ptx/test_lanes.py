@@ -102,6 +102,7 @@ def test_a_fused_product_is_rounded_once() -> None:
         ("max.f32 $0, $1, $2;", [2.0, 1.0, 2.0, 0.0]),
         ("max.NaN.f32 $0, $1, $2;", [2.0, np.nan, np.nan, 0.0]),
         ("min.f32 $0, $1, $2;", [1.0, 1.0, 2.0, -0.0]),
+        ("max.xorsign.abs.f32 $0, $1, $2;", [2.0, 1.0, 2.0, -0.0]),
     ],
 )
 def test_extremes_treat_nan_and_zeros_as_ptx_says(instruction: str, expected: list[float]) -> None:
@@ -110,6 +111,12 @@ def test_extremes_treat_nan_and_zeros_as_ptx_says(instruction: str, expected: li
     got = computed(instruction, np.float32, left, right)[:4]
     assert np.array_equal(got, np.array(expected, np.float32), equal_nan=True)
     assert np.signbit(got[3]) == np.signbit(np.float32(expected[3]))
+
+
+def test_an_extreme_of_magnitudes_has_the_product_of_the_signs() -> None:
+    left = np.array([-3.0, -3.0, 3.0, 3.0] * 8, np.float32)
+    right = np.array([-2.0, 2.0, -2.0, 2.0] * 8, np.float32)
+    assert computed("min.xorsign.abs.f32 $0, $1, $2;", np.float32, left, right)[:4].tolist() == [2.0, -2.0, -2.0, 2.0]
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from tests.engines.ptx.ptx_programs import launch
+from tests.engines.ptx.ptx_programs import kernel_of, launch
 
 INDEXED_BRANCH = """
 .version 8.7
@@ -41,3 +41,11 @@ def test_an_indexed_branch_leads_each_thread_to_its_label() -> None:
     result = np.zeros(32, np.int32)
     launch(INDEXED_BRANCH, [result])
     np.testing.assert_array_equal(result, np.array([10, 20, 30])[np.arange(32) % 3])
+
+
+def test_a_register_of_a_packed_type_has_the_width_of_its_parts() -> None:
+    result = np.zeros(32, np.uint32)
+    body = "{ .reg .f16x2 %both; mov.b32 %both, 0x3c003c00; add.f16x2 %both, %both, %both; mov.b32 %r1, %both; }"
+    stored = "mad.wide.u32 %rd1, %r0, 4, %rd0; st.global.b32 [%rd1], %r1;"
+    launch(kernel_of(f"{body} {stored}", pointers=1), [result])
+    assert (result == 0x40004000).all()
