@@ -49,7 +49,7 @@ _FILE = re.compile(r'\.file\s+(\d+)\s+"([^"]*)"')
 _GUARD = re.compile(r"@(!?)([%\w$]+)\s+")
 _OPERANDS = re.compile(r"\[[^\]]*\]|\{[^{}]*\}|\([^()]*\)|[^,\[\]{}()]+")
 _FLOAT = re.compile(r"0[fFdD]([0-9A-Fa-f]+)$")
-_INTEGER = re.compile(r"-?(?:0[xX][0-9A-Fa-f]+|\d+)[uU]?$")
+_INTEGER = re.compile(r"-?(?:0[xX][0-9A-Fa-f]+|0[bB][01]+|\d+)[uU]?$")
 _SPECIAL = re.compile(
     r"%(?:n?tid|n?ctaid|laneid|n?warpid|n?smid|clock|clock64|clock_hi|globaltimer|globaltimer_lo|globaltimer_hi|gridid|"
     r"lanemask_\w+|n?clusterid|cluster_n?cta\w+|is_explicit_cluster|dynamic_smem_size|total_smem_size|"

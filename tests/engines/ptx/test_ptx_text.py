@@ -49,3 +49,10 @@ def test_a_register_of_a_packed_type_has_the_width_of_its_parts() -> None:
     stored = "mad.wide.u32 %rd1, %r0, 4, %rd0; st.global.b32 [%rd1], %r1;"
     launch(kernel_of(f"{body} {stored}", pointers=1), [result])
     assert (result == 0x40004000).all()
+
+
+def test_a_constant_may_be_binary() -> None:
+    result = np.zeros(32, np.uint32)
+    stored = "mad.wide.u32 %rd1, %r0, 4, %rd0; st.global.b32 [%rd1], %r1;"
+    launch(kernel_of(f"mov.b32 %r1, 0b101; {stored}", pointers=1), [result])
+    assert (result == 5).all()
