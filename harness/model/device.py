@@ -21,6 +21,8 @@ GRID_LIMITS = {"x": 2**31 - 1, "y": 65535, "z": 65535}
 
 Source: CUDA C++ Programming Guide, technical specifications per compute capability; the same from 3.0 to 12.1.
 """
+TENSOR_MEMORY_COLUMNS = 512
+"""Columns of one SM of compute capability 10.x, the only one with tensor memory (PTX ISA, tcgen05.alloc)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

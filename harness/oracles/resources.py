@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from harness.model.device import DeviceProfile
+from harness.model.device import TENSOR_MEMORY_COLUMNS, DeviceProfile
 from harness.model.flaw_kind import FlawKind
 from harness.model.kernel_resources import Resources
 from harness.model.run import Launch, Raised, Run
@@ -11,9 +11,6 @@ from harness.model.verdict import Abstain, Fail, Pass, Severity, Signature, Verd
 from harness.oracles.base import Evidence, SingleRunOracle
 from harness.oracles.endings import NO_LAUNCH, ResponsibleOracle, responsible_oracle, unfinished
 from harness.oracles.traits import Need, PromiseScope, Proof, Traits
-
-TENSOR_MEMORY_COLUMNS = 512
-"""Columns of one SM of compute capability 10.x, the only one with tensor memory (PTX ISA, tcgen05.alloc)."""
 
 LOCAL_BYTES_PER_THREAD = 512 * 1024
 """The same for all capabilities (CUDA C++ Programming Guide, technical specifications per compute capability)."""

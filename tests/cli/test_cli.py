@@ -142,6 +142,7 @@ def test_the_json_report_is_complete(project: Project) -> None:
         "first_pictures": [],
         "excerpt": None,
         "hardware_blame": None,
+        "miscompilation": None,
         "idiom": "",
         "rule": "",
         "symptoms": [],

@@ -4,6 +4,8 @@ from functools import lru_cache
 
 import torch
 
+from harness.engines.comparison.rounding_spread import RoundingSpread
+from harness.engines.ttir.ir import TtirRegion
 from harness.engines.ttir.parser import parse
 from harness.model.launch_difference import Difference
 
@@ -26,6 +28,24 @@ def roundings(ttir: str) -> tuple[str, ...]:
             elif operation.name == "tt.dot" and operation.operand_types[0].element == "f32":
                 kinds.add(str(operation.attributes.get("inputPrecision", "ieee")))
     return tuple(sorted(ROUNDINGS[element] for element in kinds & ROUNDINGS.keys()))
+
+
+@lru_cache(maxsize=256)
+def sums_in_any_order(ttir: str) -> bool:
+    """Return True if a kernel leaves the order of sums or products to the compiler.
+
+    The order decides whether infinities of both signs, or infinity and zero, meet: the result is NaN or infinite.
+    """
+    return any(
+        operation.name == "tt.dot"
+        or (operation.name in {"tt.reduce", "tt.scan"} and any(map(_adds_or_multiplies, operation.regions)))
+        for function in parse(ttir).functions.values()
+        for operation in function.body.all_operations()
+    )
+
+
+def _adds_or_multiplies(region: TtirRegion) -> bool:
+    return any(inner.name in {"arith.addf", "arith.mulf"} for inner in region.all_operations())
 
 
 def compare(kernel: str, name: str, virtual: torch.Tensor, hardware: torch.Tensor) -> Difference:
@@ -58,17 +78,47 @@ def compare(kernel: str, name: str, virtual: torch.Tensor, hardware: torch.Tenso
     )
 
 
-def doubt(difference: Difference, virtual: torch.Tensor, hardware: torch.Tensor, rounding_error: torch.Tensor) -> float:
+def doubt(
+    difference: Difference,
+    virtual: torch.Tensor,
+    other: torch.Tensor,
+    spread: RoundingSpread,
+    *,
+    in_any_order: bool = False,
+) -> float:
     """Return the largest ratio of an element's distance to the distance that rounding explains.
 
-    `rounding_error` is sampled for each element.  A few roundings of the largest element are always allowed.
+    A few roundings of the largest element are always allowed.  Where one repetition with random rounding lies further
+    from the others than this allows, the other result may, too: rounding leaves no digit there.  An integer, as of a
+    quantiser, may differ as far as rounding moves it.
+
+    Args:
+        difference: of the two tensors.
+        virtual: the virtual GPU's.
+        other: the other machine's.
+        spread: of the repetitions.
+        in_any_order: infinity on one side and NaN on the other are equal.
     """
-    wide, other = virtual.detach().double(), hardware.double()
-    apart = distance(wide, other)
-    allowed = SAMPLING_MARGIN * rounding_error + difference.few_roundings * _largest(wide)
+    wide, found = virtual.detach().double(), other.double()
+    apart = distance(wide, found)
+    if not apart.numel():
+        return 0.0
+    if not difference.is_floating:
+        return 0.0 if bool((apart <= spread.furthest).all()) else float("inf")
+    if in_any_order:
+        apart = torch.where(wide.isfinite() | found.isfinite(), apart, 0.0)
+    # Below the smallest normal number, rounding errors get no smaller.
+    always = difference.few_roundings * max(_largest(wide), torch.finfo(virtual.dtype).tiny)
+    over = _ratio(apart, SAMPLING_MARGIN * spread.furthest + always)
+    own = _ratio(spread.furthest, SAMPLING_MARGIN * spread.second + always)
+    if own == float("inf"):
+        return 0.0
+    return over if own <= 1.0 else over / (SAMPLING_MARGIN * own)
+
+
+def _ratio(apart: torch.Tensor, allowed: torch.Tensor) -> float:
     over = torch.where(apart == 0, 0.0, apart / allowed)
-    over = torch.where(allowed == float("inf"), 0.0, over)
-    return float(over.max()) if over.numel() else 0.0
+    return float(torch.where(allowed == float("inf"), 0.0, over).max())
 
 
 def distance(first: torch.Tensor, second: torch.Tensor) -> torch.Tensor:

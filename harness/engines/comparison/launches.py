@@ -13,6 +13,7 @@ import torch
 
 from harness.engines.comparison import incomparable
 from harness.engines.comparison.executed_launches import ExecutedLaunch, explained_differences
+from harness.engines.comparison.rounding_spread import RoundingSpread
 from harness.engines.comparison.storages import like_tensor, storage_views
 from harness.engines.torch.torch_seam import plain_torch, without_dispatch_modes
 from harness.engines.triton.driver import LaunchRequest, tensors_of
@@ -130,8 +131,8 @@ class LaunchComparison:
 
         If rounding explains too little, plainer builds of the kernel are tried.
         """
-        errors = dict[str, torch.Tensor]()
-        differences = self._differences(done, after, errors)
+        spreads = dict[str, RoundingSpread]()
+        differences = self._differences(done, after, spreads)
         for plainer in self.other.plainer:
             unexplained = [
                 name for name, seen in differences.items() if not seen.is_explained and seen.agrees_once is None
@@ -139,7 +140,7 @@ class LaunchComparison:
             if not unexplained:
                 break
             try:
-                plain = self._differences(done, self.other.repeat(done.request, done.before, plainer), errors)
+                plain = self._differences(done, self.other.repeat(done.request, done.before, plainer), spreads)
             except CannotRepeat:
                 continue
             for name in unexplained:
@@ -148,14 +149,14 @@ class LaunchComparison:
         return differences.values()
 
     def _differences(
-        self, done: ExecutedLaunch, after: Mapping[int, bytearray], errors: dict[str, torch.Tensor]
+        self, done: ExecutedLaunch, after: Mapping[int, bytearray], spreads: dict[str, RoundingSpread]
     ) -> dict[str, Difference]:
-        """Return the differences by tensor; `errors` caches sampled rounding errors."""
+        """Return the differences by tensor; `spreads` caches what random rounding does to each tensor."""
         others = {
             name: like_tensor(tensor, after[tensor.untyped_storage().data_ptr()])
             for name, tensor in done.tensors.items()
         }
-        return explained_differences(self._virtual, done, others, errors)
+        return explained_differences(self._virtual, done, others, spreads)
 
     @contextmanager
     def paused(self) -> Generator[None]:

@@ -14,11 +14,10 @@ from weakref import WeakKeyDictionary
 import torch
 
 from harness.engines.cuda.memory.redzones import RedzoneMemory
+from harness.engines.torch.inductor.graph_trees import INDUCTOR_GRAPHS
 from harness.engines.torch.torch_seam import RUN
 from harness.model.run import Launch
 from harness.patches import PATCHES
-
-INDUCTOR_GRAPHS = "torch._inductor.cudagraph_trees"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

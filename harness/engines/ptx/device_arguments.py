@@ -8,7 +8,7 @@ import numpy as np
 from harness.engines.ptx.memories import GlobalMemory, MemoryRegion
 from harness.engines.ptx.ptx_builds import PtxBuild
 from harness.engines.ptx.tensor_maps import ELEMENT_KINDS, NIBBLES_PER_BYTE, SWIZZLE_BYTES, TensorMap, encode
-from harness.engines.ptx.threads import Array
+from harness.engines.ptx.whole_words import WholeWords
 from harness.engines.ttir.ir import Function, Type
 from harness.engines.virtual.binding import Binding
 from harness.engines.virtual.memory.arguments import Buffer
@@ -23,7 +23,12 @@ class DeviceArguments:
     """The buffers of a launch as regions of global memory, and its parameters."""
 
     def __init__(
-        self, binding: Binding, kernel: Function, build: PtxBuild, programs: int, content_of: Callable[[Buffer], Array]
+        self,
+        binding: Binding,
+        kernel: Function,
+        build: PtxBuild,
+        programs: int,
+        content_of: Callable[[Buffer], WholeWords],
     ) -> None:
         """Place all buffers.
 
@@ -41,7 +46,8 @@ class DeviceArguments:
         """By the number of a region."""
         for number, buffer in enumerate(binding.buffers):
             self.buffers[number] = buffer
-            self._regions[id(buffer)] = self.memory.add("", content_of(buffer), number)
+            words = content_of(buffer)
+            self._regions[id(buffer)] = self.memory.add("", words.content, number, filler_bytes=words.filler_bytes)
         self.values = self._values(kernel, programs)
         """The parameters of the PTX kernel, for `pack_parameters`."""
 

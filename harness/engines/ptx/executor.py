@@ -1,7 +1,7 @@
 """Executes a launch of the virtual GPU as PTX, and turns what the machine saw into memory events."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -12,6 +12,7 @@ from harness.engines.ptx.ptx_builds import PtxBuild
 from harness.engines.ptx.ptx_kernel import PtxInstruction, PtxKernel
 from harness.engines.ptx.threads import Array, LaunchShape
 from harness.engines.ptx.wave_runner import StuckThreads
+from harness.engines.ptx.whole_words import WholeWords
 from harness.engines.virtual.executors import ExecutionOutcome
 from harness.engines.virtual.memory.addresses import Addresses
 from harness.engines.virtual.memory.arguments import Argument, Buffer
@@ -50,6 +51,8 @@ class PtxExecutor:
     """The index of the launch in its case."""
     content_of: Callable[[Buffer], Array] = lambda buffer: buffer.bytes
     """Returns the bytes that stand for a buffer."""
+    words: dict[int, WholeWords] = field(default_factory=dict[int, WholeWords])
+    """What `words_of` has returned, by the identity of the buffer."""
 
     def run(self) -> ExecutionOutcome:
         kernel, flaws = self.build.kernel, Flaws()
@@ -58,6 +61,8 @@ class PtxExecutor:
         try:
             stuck, arguments = self._execute(flaws, capacity)
         finally:
+            for words in self.words.values():
+                words.write_back()
             for key, flaw in flaws.seen.items():
                 self.add_event(self._event(kernel, flaw, flaws.counts[key]))
         if stuck is None:
@@ -71,8 +76,14 @@ class PtxExecutor:
 
     def _contents(self) -> list[tuple[Array, Array]]:
         """Return the bytes of all buffers, each with a copy."""
-        contents = (self.content_of(buffer) for buffer in self.launch.binding.buffers)
+        contents = (self.words_of(buffer).content for buffer in self.launch.binding.buffers)
         return [(content, content.copy()) for content in contents]
+
+    def words_of(self, buffer: Buffer) -> WholeWords:
+        """Return the bytes that stand for a buffer, in whole words."""
+        if id(buffer) not in self.words:
+            self.words[id(buffer)] = WholeWords.around(self.content_of(buffer))
+        return self.words[id(buffer)]
 
     def _completes(self, resident: int, before: Sequence[tuple[Array, Array]]) -> bool:
         """Return True if the launch completes with so many resident programs, from the contents `before`."""
@@ -86,7 +97,7 @@ class PtxExecutor:
         """Execute the launch with a number of resident programs, or 0 if no program waits for others."""
         launch, build = self.launch, self.build
         grid = launch.context.grid
-        arguments = DeviceArguments(launch.binding, launch.module.kernel, build, grid.programs, self.content_of)
+        arguments = DeviceArguments(launch.binding, launch.module.kernel, build, grid.programs, self.words_of)
         watch = _Watch(self, arguments.memory, arguments.buffers)
         arguments.memory.find = watch.find
         stuck = PtxLaunch(
@@ -227,7 +238,8 @@ class _Watch(GlobalWatch):
             return False
         number = len(self._buffers)
         self._buffers[number] = buffer
-        self._memory.add("", self._executor.content_of(buffer), number, address=buffer.address)
+        words = self._executor.words_of(buffer)
+        self._memory.add("", words.content, number, address=buffer.address, filler_bytes=words.filler_bytes)
         return True
 
     def stray(self, instruction: PtxInstruction, addresses: Array, programs: Array, size_bytes: int) -> None:

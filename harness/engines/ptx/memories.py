@@ -45,11 +45,13 @@ class MemoryRegion:
     """The bytes, as a view of the memory of this process."""
     number: int = -1
     """The place among the launch's buffers; -1 for a variable or for a storage that is no argument."""
+    filler_bytes: int = 0
+    """The last bytes of the content, which complete a word and belong to nothing."""
     _views: dict[Any, Array] = field(default_factory=dict[Any, Array])
 
     @property
     def size_bytes(self) -> int:
-        return len(self.content)
+        return len(self.content) - self.filler_bytes
 
     def view(self, dtype: type[Any]) -> Array:
         """Return the whole elements of a type, from the region's first byte."""
@@ -83,9 +85,10 @@ class GlobalMemory:
         self.changes = 0
         """Grows with each instruction that changes bytes, or may have."""
 
-    def add(self, name: str, content: Array, number: int = -1, address: int = 0) -> MemoryRegion:
+    def add(self, name: str, content: Array, number: int = -1, address: int = 0, filler_bytes: int = 0) -> MemoryRegion:
         """Add a region; `address` only for memory whose own address the kernel may hold."""
-        region = MemoryRegion(name, address or (len(self.regions) + 1) * REGION_SPACING, content, number)
+        address = address or (len(self.regions) + 1) * REGION_SPACING
+        region = MemoryRegion(name, address, content, number, filler_bytes)
         self.regions.append(region)
         self.regions.sort(key=lambda region: region.address)
         self._bases = np.array([region.address for region in self.regions], np.int64)
@@ -111,7 +114,7 @@ class GlobalMemory:
         for number in np.unique(which[which >= 0]).tolist():
             region = self.regions[number]
             offsets = addresses - region.address
-            inside = (which == number) & (offsets + size_bytes <= region.size_bytes)
+            inside = (which == number) & (offsets < region.size_bytes) & (offsets + size_bytes <= len(region.content))
             if inside.any():
                 parts.append(RegionPart(region=region, lanes=np.flatnonzero(inside), offsets=offsets[inside]))
                 stray &= ~inside

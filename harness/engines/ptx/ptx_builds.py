@@ -19,6 +19,7 @@ from harness.engines.triton.omitted_passes import VariantBuild, builds_without_p
 from harness.engines.triton.stage_process import compiled_text
 from harness.engines.virtual.native.native_code import ExecutorMode
 from harness.errors import CannotExecute
+from harness.model.device import TENSOR_MEMORY_COLUMNS, DeviceProfile
 
 SUFFIX = ".ptx"
 """The suffix of a build's PTX in the folder of builds."""
@@ -33,6 +34,8 @@ class PtxBuild:
     """The shared memory that the launch gives to each CTA."""
     scratch_bytes: int
     """The scratch memory of a CTA."""
+    tensor_columns: int = 0
+    """The columns of tensor memory that a CTA allocates."""
     num_ctas: int
     """The CTAs of a cluster, which execute one program together."""
     tensor_maps: Sequence[Mapping[str, Any]]
@@ -48,10 +51,24 @@ class PtxBuild:
             text=facts["ptx"],
             shared_bytes=int(facts["shared"] or 0),
             scratch_bytes=int(facts["global_scratch_size"] or 0),
+            tensor_columns=int(facts["tmem_size"] or 0),
             num_ctas=int(facts["num_ctas"] or 1),
             tensor_maps=facts["tensordesc_meta"] or (),
             policy=policy,
         )
+
+    def require_room(self, device: DeviceProfile) -> None:
+        """Refuse a launch that the GPU refuses.  Its addresses would not fit the fields of descriptors, either.
+
+        Raises:
+            CannotExecute: a CTA needs more shared or tensor memory than the GPU has.
+        """
+        for memory, needed, most in (
+            ("bytes of shared memory", self.shared_bytes, device.shared_bytes_per_block),
+            ("columns of tensor memory", self.tensor_columns, TENSOR_MEMORY_COLUMNS),
+        ):
+            if needed > most:
+                raise CannotExecute(f"a block with {needed:,} {memory}: the {device.name} has {most:,}")
 
     @cached_property
     def kernel(self) -> PtxKernel:

@@ -6,6 +6,7 @@ import torch
 
 from harness.engines.comparison.executed_launches import ExecutedLaunch, explained_differences, unrecorded
 from harness.engines.comparison.launches import CannotRepeat
+from harness.engines.comparison.rounding_spread import RoundingSpread
 from harness.engines.comparison.storages import like_tensor, storage_views, write_storages
 from harness.engines.ptx.ptx_builds import PtxBuild
 from harness.engines.ptx.ptx_machine import PtxMachine
@@ -22,7 +23,7 @@ class WrongLaunch:
     def __init__(self, launches: Launches, machine: PtxMachine, done: ExecutedLaunch, asked: InquiryRequest) -> None:
         self._launches, self._machine = launches, machine
         self.done, self.asked = done, asked
-        self._errors = dict[str, torch.Tensor]()
+        self._spreads = dict[str, RoundingSpread]()
 
     def is_wrong(self, build: PtxBuild | None = None) -> bool:
         """Return True if a build shows the fault; by default the usual one.
@@ -43,7 +44,7 @@ class WrongLaunch:
                 raise
         if self.asked.flaw:
             return self._has_flaw(facts.memory)
-        differences = explained_differences(self._launches, done, results(done, after), self._errors)
+        differences = explained_differences(self._launches, done, results(done, after), self._spreads)
         return not all(difference.is_explained for difference in differences.values())
 
     def _has_flaw(self, memory: Iterable[MemoryEvent]) -> bool:

@@ -82,18 +82,19 @@ def main() -> None:
 
     answers = reserve_output()
     build = json.loads(sys.stdin.read())
-    knobs.compilation.always_compile = True
 
     def compile_kernel() -> str:
         return compile_to_executable(build["ttir"], build["arch"], build["options"])
 
-    names = _forked(lambda: json.dumps(_recorded_passes(compile_kernel))) or "[]"
-    answers.write(f"{names}\n")
-    answers.flush()
-    for name in json.loads(names):
-        content = _forked(lambda name=name: _compiled_without(name, compile_kernel))
-        answers.write(f"{json.dumps({'omitted': name, 'content': content})}\n")
+    with knobs.compilation.scope():
+        knobs.compilation.always_compile = True
+        names = _forked(lambda: json.dumps(_recorded_passes(compile_kernel))) or "[]"
+        answers.write(f"{names}\n")
         answers.flush()
+        for name in json.loads(names):
+            content = _forked(lambda name=name: _compiled_without(name, compile_kernel))
+            answers.write(f"{json.dumps({'omitted': name, 'content': content})}\n")
+            answers.flush()
 
 
 def _passes() -> dict[str, tuple[ModuleType, str]]:

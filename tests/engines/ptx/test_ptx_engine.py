@@ -54,6 +54,31 @@ copied[(1,)](*(TensorDescriptor.from_tensor(each, [1, 64], layout) for each in (
 assert torch.equal(x, y)
 """
 
+HALF_WORD = """
+import torch, triton, triton.language as tl
+
+
+@triton.jit
+def counted(x, n, N: tl.constexpr):
+    o = tl.arange(0, N)
+    tl.atomic_add(x + o, tl.full([N], 1.0, tl.bfloat16), mask=o < n)
+
+
+x = torch.zeros(39, dtype=torch.bfloat16, device="cuda")
+counted[(3,)](x, 39, N=64)
+assert x.tolist() == [3.0] * 39, x
+"""
+
+
+@pytest.mark.slow
+def test_an_atomic_on_the_last_half_of_a_word_counts(tmp_path: Path) -> None:
+    project = Project(tmp_path)
+    project.write("counted.py", HALF_WORD)
+    child = project.start("run", "--engine", "ptx", "--device", "a100", "--", "python", "counted.py")
+    out, _ = child.communicate(timeout=300)
+    assert child.returncode == 0, out
+    assert "1 passed, 0 failed, 0 abstained" in out
+
 
 @pytest.mark.slow
 def test_a_kernel_in_gluon_is_executed_whatever_its_text_holds(tmp_path: Path) -> None:

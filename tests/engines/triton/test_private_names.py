@@ -71,6 +71,7 @@ def test_nothing_in_the_seam_is_replaced_outside_the_registry() -> None:
     within_a_scope = {
         "knobs.nvidia.disable_ptxas_opt",
         "knobs.cache.dir",
+        "knobs.compilation.always_compile",
         "knobs.compilation.disable_line_info",
         "knobs.compilation.listener",
         "knobs.runtime.add_stages_inspection_hook",

@@ -50,17 +50,23 @@ products are all positive.
 """
 
 
-def rounded_at_random(handlers: Mapping[str, Handler], seed: int) -> dict[str, Handler]:
-    """Return the same handlers with random rounding; equal seeds and launches give equal results."""
+def rounded_at_random(handlers: Mapping[str, Handler], seed: int, times: float = 1.0) -> dict[str, Handler]:
+    """Return the same handlers with random rounding; equal seeds and launches give equal results.
+
+    `times` multiplies what is added to each result.
+    """
     generator = np.random.default_rng(seed)
+    # Losses of one launch add up.  What they are taken from is rounded itself, so they move it to either side.
+    side = -1.0 if seed % 2 else 1.0
     perturbed = dict(handlers)
     for names, units in ((CORRECTLY_ROUNDED, 1.0), (APPROXIMATE, 2.0)):
         for name in names & handlers.keys():
-            perturbed[name] = _perturb_results(handlers[name], units, generator)
+            perturbed[name] = _perturb_results(handlers[name], times * units, generator)
     for name in SUMS & handlers.keys():
-        perturbed[name] = _perturb_terms(_perturb_results(handlers[name], 1.0, generator), handlers[name], generator)
+        perturbing = _perturb_results(handlers[name], times, generator)
+        perturbed[name] = _perturb_terms(perturbing, handlers[name], times, generator)
     for name in PRODUCTS.keys() & handlers.keys():
-        perturbed[name] = _truncate_sums(handlers[name], PRODUCTS[name], generator)
+        perturbed[name] = _truncate_sums(handlers[name], PRODUCTS[name], side * times, generator)
     return perturbed
 
 
@@ -75,7 +81,7 @@ def _perturb_results(handler: Handler, units: float, generator: np.random.Genera
     return handle
 
 
-def _perturb_terms(perturbing: Handler, exact: Handler, generator: np.random.Generator) -> Handler:
+def _perturb_terms(perturbing: Handler, exact: Handler, units: float, generator: np.random.Generator) -> Handler:
     (order_generator,) = generator.spawn(1)  # orders must not shift the draws of perturbations
 
     def handle(machine: Machine, operation: Operation, frame: list[Value]) -> Value | Values | None:
@@ -83,7 +89,7 @@ def _perturb_terms(perturbing: Handler, exact: Handler, generator: np.random.Gen
             return exact(machine, operation, frame)
         terms = list(frame)
         for slot, kind in zip(operation.operands, operation.operand_types, strict=True):
-            terms[slot] = _perturbed(frame[slot], kind.element, 1.0, generator)
+            terms[slot] = _perturbed(frame[slot], kind.element, units, generator)
         if _only_adds(operation):
             (slot,) = operation.operands
             terms[slot] = _shuffled(operation, terms[slot], order_generator)
@@ -92,7 +98,7 @@ def _perturb_terms(perturbing: Handler, exact: Handler, generator: np.random.Gen
     return handle
 
 
-def _truncate_sums(handler: Handler, factors_of: Factors, generator: np.random.Generator) -> Handler:
+def _truncate_sums(handler: Handler, factors_of: Factors, times: float, generator: np.random.Generator) -> Handler:
     def handle(machine: Machine, operation: Operation, frame: list[Value]) -> Value | Values | None:
         result, element = handler(machine, operation, frame), operation.result_types[0].element
         if element not in EPSILONS or not isinstance(result, np.ndarray):
@@ -101,7 +107,7 @@ def _truncate_sums(handler: Handler, factors_of: Factors, generator: np.random.G
         factor = operation.operand_types[0].element if operation.name == "tt.dot" else "bf16"
         unit = max(EPSILONS[element], 0.0 if factor in PRODUCTS_AT_ONCE else LOSS_OF_8_BITS)
         at_once = PRODUCTS_AT_ONCE.get(factor, PRODUCTS_AT_ONCE_OF_8_BITS)
-        loss = _truncation_loss(factors_of(operation, frame), at_once, unit, generator)
+        loss = times * _truncation_loss(factors_of(operation, frame), at_once, unit, generator)
         return rounded((result - loss).astype(np.float32), element)
 
     return handle

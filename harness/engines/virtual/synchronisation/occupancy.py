@@ -6,7 +6,7 @@ come from the technical specifications per compute capability in the CUDA C++ Pr
 
 from dataclasses import dataclass
 
-from harness.model.device import DeviceProfile
+from harness.model.device import TENSOR_MEMORY_COLUMNS, DeviceProfile
 from harness.model.kernel_resources import Resources
 
 SUB_PARTITIONS = 4
@@ -17,8 +17,6 @@ SHARED_UNIT = 128
 """Allocation unit of shared memory per block, in bytes."""
 SHARED_RESERVED_BYTES = 1024
 """Shared memory that the system reserves for each block, since capability 8.0."""
-TENSOR_MEMORY_COLUMNS = 512
-"""Tensor memory of an SM of capability 10.x (PTX ISA, `tcgen05`)."""
 MAX_BLOCKS = {(8, 0): 32, (8, 6): 16, (8, 7): 16, (8, 9): 24, (9, 0): 32, (10, 0): 32, (10, 3): 32}
 OTHER_MAX_BLOCKS = 24
 """The limit of capabilities 11.0, 12.0 and 12.1, and of later ones until they are added above."""

@@ -6,7 +6,8 @@ from ctypes.util import find_library
 import pytest
 import torch
 
-from harness.engines.comparison.differences import compare, roundings
+from harness.engines.comparison.differences import compare, distance, doubt, roundings, sums_in_any_order
+from harness.engines.comparison.rounding_spread import RoundingSpread
 from harness.engines.cuda.memory.driver_memory import DeviceMemory
 from harness.errors import MissingPart
 from harness.model.launch_difference import Difference
@@ -64,3 +65,53 @@ def module(*operations: str) -> str:
     body = "\n".join(f"    {line} loc(#loc)" for line in (zero, *operations, "tt.return"))
     function = f"  tt.func public @k() attributes {{noinline = false}} {{\n{body}\n  }} loc(#loc)"
     return f"#loc = loc(unknown)\nmodule {{\n{function}\n}} loc(#loc)\n"
+
+
+def doubt_of(ours: list[float], theirs: list[float], *repetitions: list[float], in_any_order: bool = False) -> float:
+    virtual, other = torch.tensor(ours), torch.tensor(theirs)
+    spread = RoundingSpread.none_around(virtual)
+    for repetition in repetitions:
+        spread = spread.including(distance(virtual.double(), torch.tensor(repetition).double()))
+    return doubt(difference(virtual, other), virtual, other, spread, in_any_order=in_any_order)
+
+
+def test_rounding_explains_what_repetitions_do() -> None:
+    assert doubt_of([1.0, 2.0], [1.5, 2.0], [1.1, 2.0], [0.9, 2.0]) < 1
+    assert doubt_of([1.0, 2.0], [1.0, 2.5], [1.1, 2.0], [0.9, 2.0]) > 1000
+
+
+def test_where_repetitions_differ_more_from_each_other_no_digit_is_left() -> None:
+    chaotic = [[1.0, 900.0], [-50.0, 2.5], [1e6, 2.0]]
+    assert doubt_of([1.0, 2.0], [3e4, 700.0], *chaotic) < 1
+    assert doubt_of([1.0, 2.0], [3e4, 700.0], *chaotic[:2]) < 1
+    assert doubt_of([1.0, 2.0, 3.0], [1.0, 2.0, math.nan], [1.1, 2.0, 3.0], [0.9, 2.0, 3.0]) == math.inf
+
+
+def test_an_integer_may_differ_as_far_as_rounding_moves_it() -> None:
+    ours, theirs = torch.tensor([3, 8]), torch.tensor([4, 8])
+    found = difference(ours, theirs)
+    still = RoundingSpread.none_around(ours)
+    moved = still.including(torch.tensor([1.0, 0.0], dtype=torch.float64))
+    assert doubt(found, ours, theirs, still) == math.inf
+    assert doubt(found, ours, theirs, moved) == 0
+    assert doubt(difference(ours, torch.tensor([5, 8])), ours, torch.tensor([5, 8]), moved) == math.inf
+
+
+def test_rounding_errors_of_subnormal_numbers_get_no_smaller() -> None:
+    smallest = 2.0**-149
+    assert doubt_of([smallest, 0.0], [2 * smallest, smallest]) < 1
+
+
+def test_the_order_of_sums_decides_between_infinity_and_nan() -> None:
+    assert doubt_of([math.nan, 1.0], [math.inf, 1.0]) == math.inf
+    assert doubt_of([math.nan, 1.0], [math.inf, 1.0], in_any_order=True) == 0
+    assert doubt_of([math.nan, 1.0], [5.0, 1.0], in_any_order=True) == math.inf
+
+
+@pytest.mark.parametrize(("step", "expected"), [("arith.addf", True), ("arith.maximumf", False)])
+def test_sums_and_products_have_any_order(step: str, *, expected: bool) -> None:
+    reduced = (
+        '%1 = "tt.reduce"(%0) <{axis = 0 : i32}> ({\n^bb0(%a: f32, %b: f32):\n'
+        f"  %c = {step} %a, %b : f32\n  tt.reduce.return %c : f32\n}}) : (tensor<16x16xf32>) -> tensor<16xf32>"
+    )
+    assert sums_in_any_order(module(reduced)) is expected
