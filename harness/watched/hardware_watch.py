@@ -121,7 +121,8 @@ class HardwareWatch:
         with self._lock:
             if test != self._recorder.test:  # the test made tensors before its first launch
                 self._memory.forget_first(self._guarded_before)
-            graph, is_capturing = self.graphs.current, torch.cuda.is_current_stream_capturing()
+            # A lost context answers no question.
+            graph, is_capturing = self.graphs.current, not self._is_lost and torch.cuda.is_current_stream_capturing()
             if graph is not None and is_capturing:
                 self._captured(test, request, graph, launch)
             elif self._is_lost or graph is not None or is_capturing:
