@@ -14,6 +14,7 @@ from typing import Any
 import torch
 
 from harness.engines.torch.inductor.inductor_emulation import RUN
+from harness.engines.torch.torch_seam import OperatorMode
 from harness.patches import PATCHES
 
 # Typed as `Any`: these modules are private, and their types tell little.
@@ -91,6 +92,7 @@ def emulate_in_traces(answering: tuple[type, ...], handed_over: HandOver) -> Non
     """
     keep_new_fakes_on_cpu()
     _leave_out_modes(answering)
+    _leave_out_operator_modes()
     _hand_over_on_cpu(handed_over)
     variable: Any = import_module("torch._dynamo.variables.tensor").TensorVariable
     build: Callable[..., Any] = import_module("torch._dynamo.variables.base").VariableTracker.build
@@ -116,6 +118,14 @@ def _leave_out_modes(answering: tuple[type, ...]) -> None:
 
     _replace(state, {"__init__": without_them}, "Dynamo would trace into the modes that answer for the GPU")
     _keep_in_stacks(answering)
+
+
+def _leave_out_operator_modes() -> None:
+    """Keep Dynamo out of the modes that follow operators: where a program falls back to Python, it traces what runs."""
+    disable: Any = import_module("torch._dynamo").disable
+    why = "Dynamo would trace into the modes that follow operators"
+    for mode in OperatorMode.__subclasses__():
+        _replace(mode, {"__torch_dispatch__": disable(mode.__torch_dispatch__)}, why)
 
 
 def _keep_in_stacks(answering: tuple[type, ...]) -> None:
