@@ -69,9 +69,12 @@ class FollowedMemory(UnwrittenMemory):
         self.on_use(use, store.launch if store else None)
 
     def _call(self, func: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
-        if not self._unfinished or self._is_paused or getattr(func, "__name__", "") in _ASK_FOR_NO_ELEMENT:
+        # TorchDynamo traces into this call for the parameters of modules, and can read no address.
+        if not self._unfinished or self._is_paused or torch.compiler.is_compiling():
             return func(*args, **kwargs)
-        if not self.may_hold_poison(_tensors(args, kwargs)) or current_capture() or torch.compiler.is_compiling():
+        if getattr(func, "__name__", "") in _ASK_FOR_NO_ELEMENT or current_capture():
+            return func(*args, **kwargs)
+        if not self.may_hold_poison(_tensors(args, kwargs)):
             return func(*args, **kwargs)
         name = resolve_name(func) or ""
         if func in _HAND_OVER:
