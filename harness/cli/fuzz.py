@@ -56,6 +56,8 @@ def run(arguments: argparse.Namespace) -> ExitStatus:
     chunk = read_chunk(arguments) if arguments.chunk else None
     if chunk is None and not arguments.suites:
         raise UsageError("the following arguments are required: SUITE (see harness fuzz --help)")
+    if arguments.survey and arguments.json:
+        raise UsageError("--json goes with a search: a survey prints a table")
     if arguments.survey:
         return SURVEYS[arguments.survey](arguments)
     shard = parse_shard(arguments.shard, os.environ) if arguments.shard else None

@@ -162,6 +162,12 @@ def test_compilers_are_refused_without_a_hardware_gpu(project: Project) -> None:
     assert "--compilers compile ahead of real GPUs: add --engine cuda" in done.err
 
 
+def test_a_survey_refuses_json(project: Project) -> None:
+    done = project.harness("fuzz", "suites", "--survey", "coverage", "--json", "table.json", *ON)
+    assert (done.status, done.out) == (2, "")
+    assert done.err == "harness: --json goes with a search: a survey prints a table\n"
+
+
 def test_warnings_pass_where_only_errors_count(project: Project) -> None:
     done = project.harness("fuzz", "suites", "--cases", "10", "--fail-on", "error", "--oracle", "write-overlap", *ON)
     assert (done.status, "1 finding: 1 warning" in done.out) == (0, True)

@@ -71,20 +71,14 @@ assert x.tolist() == [3.0] * 39, x
 
 
 @pytest.mark.slow
-def test_an_atomic_on_the_last_half_of_a_word_counts(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("script", "device"),
+    [pytest.param(GLUON, "h200", id="gluon"), pytest.param(HALF_WORD, "a100", id="atomic-on-half-a-word")],
+)
+def test_a_script_gets_right_values_from_compiled_code(tmp_path: Path, script: str, device: str) -> None:
     project = Project(tmp_path)
-    project.write("counted.py", HALF_WORD)
-    child = project.start("run", "--engine", "ptx", "--device", "a100", "--", "python", "counted.py")
-    out, _ = child.communicate(timeout=300)
-    assert child.returncode == 0, out
-    assert "1 passed, 0 failed, 0 abstained" in out
-
-
-@pytest.mark.slow
-def test_a_kernel_in_gluon_is_executed_whatever_its_text_holds(tmp_path: Path) -> None:
-    project = Project(tmp_path)
-    project.write("copied.py", GLUON)
-    child = project.start("run", "--engine", "ptx", "--device", "h200", "--", "python", "copied.py")
+    project.write("script.py", script)
+    child = project.start("run", "--engine", "ptx", "--device", device, "--", "python", "script.py")
     out, _ = child.communicate(timeout=300)
     assert child.returncode == 0, out
     assert "1 passed, 0 failed, 0 abstained" in out
