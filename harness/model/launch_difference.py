@@ -85,6 +85,11 @@ class CaseAgreement:
     skipped: tuple[tuple[str, str], ...] = ()
     """Kernel and reason of each launch that was not compared."""
 
+    @property
+    def why_none(self) -> str:
+        """Why no launch was compared, if none was; empty if the case made no launch."""
+        return "" if self.launches else "; ".join(sorted({reason for _, reason in self.skipped}))
+
     def skips_of(self, kernel: str | None) -> int:
         """Return the number of launches of a kernel that were not compared."""
         return sum(skipped == kernel for skipped, _ in self.skipped)

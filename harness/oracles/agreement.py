@@ -48,8 +48,7 @@ class GpuAgreement(SingleRunOracle):
         if run.agreement is None:
             return (Abstain(oracle=self.name, reason=NOT_BOTH),)
         if not run.agreement.launches:
-            reasons = {reason for _, reason in run.agreement.skipped}
-            return (Abstain(oracle=self.name, reason="; ".join(sorted(reasons)) or NO_LAUNCH),)
+            return (Abstain(oracle=self.name, reason=run.agreement.why_none or NO_LAUNCH),)
         differing = {
             (difference.kernel, difference.argument): difference
             for difference in run.agreement.differences

@@ -67,6 +67,8 @@ class CompiledCode(SingleRunOracle):
             return (Abstain(oracle=self.name, reason=NOT_PTX),)
         if reason := unfinished(run):
             return (Abstain(oracle=self.name, reason=reason),)
+        if run.agreement is not None and run.agreement.why_none:
+            return (Abstain(oracle=self.name, reason=run.agreement.why_none),)
         return (Pass(oracle=self.name),) if run.launches else (Abstain(oracle=self.name, reason=NO_LAUNCH),)
 
     def _fail(self, evidence: Evidence, group: Sequence[CompiledFlaw]) -> Fail:

@@ -7,6 +7,7 @@ import pytest
 from harness.model.launch_difference import CaseAgreement, Difference, Plainer
 from harness.model.run import Run
 from harness.oracles.agreement import EXPLAINED_BY, NOT_BOTH, GpuAgreement
+from harness.oracles.compiled_code import CompiledCode
 from tests.oracles.facts import KERNEL, judge, launch, only_failure, run, signature
 
 EQUAL = Difference(kernel=KERNEL, argument="x", dtype="float32", elements=64, differing=0, ulps=0.0, scaled=0.0)
@@ -64,3 +65,9 @@ def test_the_message_says_that_integers_must_be_equal() -> None:
 )
 def test_abstains_if_no_launch_was_compared(of: Run, reason: str) -> None:
     assert judge(GpuAgreement(), of) == [f"abstain: {reason}"]
+
+
+def test_compiled_code_is_not_judged_where_no_launch_was_compared() -> None:
+    skipped = replace(compared(launches=0, skipped=((KERNEL, "memory saw Stray"),)), engine="virtual,ptx")
+    assert judge(CompiledCode(), skipped) == ["abstain: memory saw Stray"]
+    assert judge(CompiledCode(), replace(compared(), engine="virtual,ptx")) == ["pass"]
