@@ -63,10 +63,10 @@ from harness.execution.row_trials import (
     Arrangement,
     Axes,
     CarriedRows,
-    MatrixProducts,
     OutputAxes,
     RowComparison,
     SeenRows,
+    TorchSums,
     difference,
     output_cotangents,
 )
@@ -174,15 +174,15 @@ class Execution(CaseExecution):
             assert case == arrangement.case
             return output_cotangents(arrangement, axes, before.cotangents, outputs)
 
-        products: dict[str, None] = {}
+        sums: dict[str, None] = {}
 
         @contextmanager
-        def noting_products() -> Generator[None]:
-            with self._library_context(), MatrixProducts(products):
+        def noting_sums() -> Generator[None]:
+            with self._library_context(), TorchSums(sums):
                 yield
 
         drawn = DrawnTensors(inputs=arrangement.inputs, cotangents=cotangents)
-        results = self._compute(op, arrangement.case, is_again=True, drawn=drawn, around=noting_products).results
+        results = self._compute(op, arrangement.case, is_again=True, drawn=drawn, around=noting_sums).results
         with self._timed("compare"), plain_torch():
             carried = {
                 name: CarriedRows.of(arrangement, own)
@@ -198,7 +198,7 @@ class Execution(CaseExecution):
             found = {name: difference(name, pairs[name], carried[name], allowances[name]) for name in carried}
             seen = SeenRows(arrangement=arrangement, outputs=dict(axes.by_name), carried=carried)
             self._observer.on_rows(seen, found)
-        return RowComparison(found=found, products=tuple(products))
+        return RowComparison(found=found, torch_sums=tuple(sums))
 
     def _results(self, op: Op, case: Case) -> tuple[Result, ...]:
         computed = self._compute(op, case)

@@ -45,7 +45,7 @@ def check_rows(execution: RowExecution, op: Op, run: Run, run_trial: RunTrial) -
                 compared=tuple(comparison.found),
                 differences=tuple(filter(None, comparison.found.values())),
                 settings=setting_changes(run.launches, launches),
-                products=comparison.products,
+                torch_sums=comparison.torch_sums,
             )
         )
         if not isinstance(ending, Completed):

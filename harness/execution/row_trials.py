@@ -28,7 +28,7 @@ from harness.model.case import Case
 from harness.model.input_spec import Shaped
 from harness.model.op import Op
 from harness.model.paired_run import launch_of
-from harness.model.row_check import RowChange, RowDifference, SettingChange
+from harness.model.row_check import PLAIN_SUMS, RowChange, RowDifference, SettingChange
 from harness.model.run import Launch
 
 ATTEMPTS = 8
@@ -38,10 +38,10 @@ FEW_ROWS = 4
 MORE_ROWS = 64
 """The most rows that a trial adds to a case of few."""
 
-PRODUCTS = frozenset({
+SUMS = {*PLAIN_SUMS, *(f"aten.{name}" for name in (
     "addbmm", "addmm", "addmv", "baddbmm", "bmm", "convolution", "dot", "linear", "mkldnn_linear", "mm", "mv",
     "_scaled_mm",
-})  # fmt: skip
+))}  # fmt: skip
 """Operators of torch whose terms the CPU adds up in an order that follows the sizes."""
 
 Axes = Mapping[int, str]
@@ -110,8 +110,8 @@ class Arrangement:
         return lay_out(arranged.contiguous(), self.original.layout_of(name)).requires_grad_(value.requires_grad)
 
 
-class MatrixProducts(OperatorMode):
-    """While active, notes the matrix products that torch computes."""
+class TorchSums(OperatorMode):
+    """While active, notes the operators by which torch adds up terms."""
 
     def __init__(self, names: dict[str, None]) -> None:
         """Their names become the keys of `names`, so that several threads share them."""
@@ -121,9 +121,9 @@ class MatrixProducts(OperatorMode):
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
     ) -> Any:
-        """Run the operator, and note it if it is a product."""
+        """Run the operator, and note it if it adds up terms."""
         name = str(func).rpartition(".")[0]
-        if name.removeprefix("aten.") in PRODUCTS:
+        if name in SUMS:
             self._names[name] = None
         return func(*args, **(kwargs or {}))
 
@@ -286,8 +286,8 @@ class RowComparison:
 
     found: Mapping[str, RowDifference | None] = field(default_factory=dict[str, "RowDifference | None"])
     """By result that carries the rows, how they differ; None for equal bits."""
-    products: tuple[str, ...] = ()
-    """As `RowTrial.products`."""
+    torch_sums: tuple[str, ...] = ()
+    """As `RowTrial.torch_sums`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

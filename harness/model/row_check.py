@@ -24,6 +24,13 @@ class RowChange(StrEnum):
     """More rows follow."""
 
 
+PLAIN_SUMS = frozenset(
+    f"aten.{name}"
+    for name in ("cumsum", "linalg_vector_norm", "logsumexp", "mean", "std", "std_mean", "sum", "var", "var_mean")
+)
+"""Those of `RowTrial.torch_sums` that are no matrix products."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowDifference:
     """A result of which a kept row has other bits in a trial."""
@@ -73,8 +80,8 @@ class RowTrial:
     """The results that carry the rows, and were compared."""
     differences: tuple[RowDifference, ...] = ()
     settings: tuple[SettingChange, ...] = ()
-    products: tuple[str, ...] = ()
-    """Matrix products that torch computed for the library, by name: `aten.mm`.
+    torch_sums: tuple[str, ...] = ()
+    """The operators by which torch added up terms for the library, by name: `aten.mm`, `aten.sum`.
 
     On the virtual GPU they run on the CPU, whose own tiles follow the number of rows.
     """

@@ -23,7 +23,7 @@ from harness.execution.execution_hooks import NO_LAUNCHES, ObservedLaunches
 from harness.execution.oversized_tensors import SparseMemory
 from harness.execution.poison import count_poison
 from harness.execution.result_forms import Tensors, form_of
-from harness.execution.row_trials import Allowance, MatrixProducts
+from harness.execution.row_trials import Allowance, TorchSums
 from harness.execution.tolerance import NO_ERROR, Expected, Tolerance, Truth, tolerance_of
 from harness.model.case import Case, Scale
 from harness.model.device import DeviceProfile
@@ -96,10 +96,10 @@ class FileExecution(CaseExecution):
         """Call the latest file with other rows; return how that ended, and the row check of a final ending."""
         rows = self.other_rows
         assert rows is not None, "the file has no such call"
-        products: dict[str, None] = {}
+        sums: dict[str, None] = {}
 
         def work() -> tuple[RowDifference, ...]:
-            around = partial(MatrixProducts, products)
+            around = partial(TorchSums, sums)
             file, after = self._run_file(case, lambda file: file.run(other_rows=True), around)
             with self._timed("compare"), plain_torch():
                 allowed: Mapping[str, tuple[float, float]] = getattr(file, "TOLERANCE", {})
@@ -107,7 +107,7 @@ class FileExecution(CaseExecution):
                 return rows.differences(self._before, after, allowances)
 
         ending, differences = self._ended(op, work, ())
-        return ending, lambda final: rows.check(final, differences, tuple(products))
+        return ending, lambda final: rows.check(final, differences, tuple(sums))
 
     def on_backward_thread(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """Wrap a function to run in autograd's thread, under the caller's dispatch modes."""

@@ -47,7 +47,7 @@ class OtherRows:
         found = (difference(name, (before[name], after[name]), self.kept[name], allowances[name]) for name in names)
         return tuple(filter(None, found))
 
-    def check(self, ending: Ending, differences: tuple[RowDifference, ...], products: tuple[str, ...]) -> RowCheck:
+    def check(self, ending: Ending, differences: tuple[RowDifference, ...], torch_sums: tuple[str, ...]) -> RowCheck:
         """Return the row check with this one trial."""
         words = self.words
         trial = RowTrial(
@@ -57,6 +57,6 @@ class OtherRows:
             ending=ending,
             compared=tuple(self.kept),
             differences=differences,
-            products=products,
+            torch_sums=torch_sums,
         )
         return RowCheck(rows=words["rows"], is_packed=words["is_packed"], trials=(trial,))

@@ -32,5 +32,7 @@ def _each(run: Run) -> Iterator[tuple[str, RowBits]]:
             kernel, difference = writers.get(name, ""), differences.get(name)
             if difference is None:
                 yield kernel, RowBits.RETILED if kernel in retiled else RowBits.SAME
-            elif difference.ratio > 1 or not rounds_anyhow(run, trial):  # else nothing follows for the library
+            elif difference.ratio > 1 or not rounds_anyhow(
+                run, trial, difference.name
+            ):  # else nothing follows for the library
                 yield kernel, RowBits.of(difference.ratio)

@@ -40,6 +40,11 @@ def test_rounding_is_a_warning_with_the_config_and_the_first_element() -> None:
     )
 
 
+def test_a_sum_of_torch_excuses_no_kernel() -> None:
+    (fail,) = verdicts(run_with(replace(TRIAL, torch_sums=("aten.sum",))))
+    assert isinstance(fail, Fail)
+
+
 def test_a_kernel_that_other_rows_do_not_launch_is_named() -> None:
     change = SettingChange(kernel="split_kernel", before="num_warps: 4", after="", is_tile=True)
     (fail,) = verdicts(run_with(replace(TRIAL, settings=(change,))))
@@ -67,10 +72,11 @@ def test_another_config_is_named_as_the_cause() -> None:
     [
         (WRITTEN, NOT_RUN),
         (run_with(replace(TRIAL, differences=(), compared=())), NOTHING_CARRIES),
-        (run_with(replace(TRIAL, products=("aten.mm",))), ON_CPU),
+        (run_with(replace(TRIAL, torch_sums=("aten.mm",))), ON_CPU),
+        (run_with(replace(TRIAL, torch_sums=("aten.sum",)), results=(result("y"),)), ON_CPU),
         (run_with(TRIAL, engine="cuda", launches=(replace(LAUNCH, atomics=True),)), ATOMICS),
     ],
-    ids=["not-run", "no-rows", "cpu-products", "atomics"],
+    ids=["not-run", "no-rows", "cpu-products", "cpu-sums", "atomics"],
 )
 def test_what_says_nothing_about_the_library_abstains(judged: Run, reason: str) -> None:
     assert verdicts(judged) == (Abstain(oracle="row-invariance", reason=reason),)
@@ -93,4 +99,4 @@ def test_cells_of_the_table_have_the_worst_of_their_kernel() -> None:
     retiled = replace(same, settings=(SettingChange(kernel=KERNEL, before="BT: 1", after="BT: 2", is_tile=True),))
     seen = [row_cells(run_with(*trials)) for trials in ((same,), (same, retiled), (TRIAL, retiled), (TRIAL, wrong))]
     assert seen == [(RowCell(kernel=KERNEL, config=LAUNCH.config, bits=bits),) for bits in RowBits]
-    assert row_cells(run_with(replace(TRIAL, products=("aten.mm",)))) == ()
+    assert row_cells(run_with(replace(TRIAL, torch_sums=("aten.mm",)))) == ()
