@@ -47,6 +47,11 @@ class ExecutedLaunch:
     """By address, the bytes of all storages before the launch."""
 
     @property
+    def in_any_order(self) -> bool:
+        """As `sums_in_any_order` says of the kernel."""
+        return sums_in_any_order(self.request.ttir)
+
+    @property
     def elements(self) -> int:
         return sum(tensor.numel() for tensor in self.tensors.values())
 
@@ -61,8 +66,7 @@ def explained_differences(
 
     `spreads` caches what random rounding does to each tensor, since that takes `SAMPLES` launches.
     """
-    kernel, ttir = launch.request.source.fn.__name__, launch.request.ttir
-    rounds, in_any_order = roundings(ttir), sums_in_any_order(ttir)
+    kernel, rounds = launch.request.source.fn.__name__, roundings(launch.request.ttir)
     differences = {
         name: replace(compare(kernel, name, tensor, others[name]), rounds=rounds)
         for name, tensor in launch.tensors.items()
@@ -73,7 +77,7 @@ def explained_differences(
     for name in spreads.keys() & far:
         seen = differences[name]
         differences[name] = replace(
-            seen, doubt=doubt(seen, launch.tensors[name], others[name], spreads[name], in_any_order=in_any_order)
+            seen, doubt=doubt(seen, launch.tensors[name], others[name], spreads[name], in_any_order=launch.in_any_order)
         )
     return differences
 
@@ -95,7 +99,7 @@ def _rounding_spreads(
 
     def is_in_doubt(*, integers: bool) -> bool:
         return any(
-            doubt(seen, unperturbed[name], others[name], spreads[name]) > 1.0
+            doubt(seen, unperturbed[name], others[name], spreads[name], in_any_order=launch.in_any_order) > 1.0
             for name, seen in far.items()
             if seen.is_floating is not integers
         )

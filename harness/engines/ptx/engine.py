@@ -52,7 +52,6 @@ class PtxLaunches(Launches):
         facts = compiled.facts
         tensor_maps = getattr(request.metadata, "tensordesc_meta", None) or ()
         build = self.builds.of(facts.build, request.ttir, self.device.arch, facts.options, tensor_maps)
-        build.require_room(self.device)
         return PtxExecutor(
             launch=launch,
             build=build,

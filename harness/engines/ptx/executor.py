@@ -55,6 +55,7 @@ class PtxExecutor:
     """What `words_of` has returned, by the identity of the buffer."""
 
     def run(self) -> ExecutionOutcome:
+        self.build.require_room(self.launch.device)
         kernel, flaws = self.build.kernel, Flaws()
         before = self._contents() if self.launch.may_wait else []
         capacity = self.resident.capacity if self.launch.may_wait else 0

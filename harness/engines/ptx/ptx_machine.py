@@ -90,7 +90,6 @@ class PtxMachine:
         grid = LaunchGrid(*request.grid)
         if not grid.programs:
             return
-        build.require_room(self._launches.device)
         launch = self._launches.prepare(compiled, request, grid)
         copies: dict[int, Array] = {address: np.frombuffer(content, np.uint8) for address, content in contents.items()}
 
