@@ -72,7 +72,7 @@ class WatchedLaunches:
         case_launches = self.case_launches
         name = request.source.fn.__name__
         build = self._build(request)
-        case_launches.launches.append(self._launch_of(request))
+        case_launches.launches.append(self._launch_of(request, build))
         if build.facts is not None:
             number = len(case_launches.launches) - 1
             case_launches.foreign += foreign_arguments(request, build.facts.module.kernel, number)
@@ -102,11 +102,13 @@ class WatchedLaunches:
 
     def capture(self, graph: CapturedGraph, request: LaunchRequest, launch: Callable[[], None]) -> None:
         """Launch into a graph, and note the launch."""
-        tensors, written = tensors_of(request), self._build(request).written
+        tensors, build = tensors_of(request), self._build(request)
         captured = CapturedLaunch(
-            launch=self._launch_of(request),
+            launch=self._launch_of(request, build),
             arguments={_address(tensor): key for key, tensor in reversed(tensors.items())},
-            stored=frozenset(_address(tensor) for key, tensor in tensors.items() if written is None or key in written),
+            stored=frozenset(
+                _address(tensor) for key, tensor in tensors.items() if build.written is None or key in build.written
+            ),
         )
         launch()
         graph.launches.append(captured)
@@ -155,8 +157,8 @@ class WatchedLaunches:
         )
         return Trampled(site=site, region=damage.region, cells=damage.cells, element=damage.element)
 
-    def _launch_of(self, request: LaunchRequest) -> Launch:
-        facts, scratch_bytes = self._build(request).facts, self._scratch_bytes(request)
+    def _launch_of(self, request: LaunchRequest, build: "_Build") -> Launch:
+        facts, scratch_bytes = build.facts, self._scratch_bytes(request)
         if facts is None:
             return unread_launch(request, self._arch, self._chosen(), scratch_bytes)
         return launch_of(facts, request, self._chosen(), scratch_bytes)
