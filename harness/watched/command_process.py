@@ -19,7 +19,7 @@ from harness.model.case import HARNESS_FOLDER
 from harness.model.device import DeviceProfile
 from harness.search.session import prepared
 from harness.watched import reaper
-from harness.watched.watch_records import FOLDER_VARIABLE, PER_LAUNCH, WatchPlan
+from harness.watched.watch_records import FOLDER_VARIABLE, PER_LAUNCH, TEST_VARIABLE, WatchPlan
 
 STARTUP = Path(__file__).parent / "startup"
 LONGEST_SLEEP_S = 1.0
@@ -56,7 +56,8 @@ def watched_environment(
     programs = str(Path(sys.executable).parent)
     search = environment.get("PATH", os.defpath)
     return {
-        **environment,
+        # The test that starts the command, if any, is none of the command's.
+        **{name: value for name, value in environment.items() if name != TEST_VARIABLE},
         "PYTHONPATH": os.pathsep.join(paths),
         # `harness run -- pytest` takes the pytest of the harness's own environment, also if that is not activated.
         "PATH": search if programs in search.split(os.pathsep) else os.pathsep.join((programs, search)),

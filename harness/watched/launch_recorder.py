@@ -22,6 +22,7 @@ from harness.oracles.traits import PromiseScope
 from harness.watched.call_sites import CallSites
 from harness.watched.quiet_scripts import say, unlaunched
 from harness.watched.watch_records import (
+    TEST_VARIABLE,
     LaunchedBuild,
     LaunchFailure,
     RecordFiles,
@@ -38,7 +39,6 @@ LOOKED_UP_LAUNCHES = 64
 RECORDED_CALLS = 8
 """Different calls of a test that are recorded."""
 DTYPES = {torch_dtype: dtype for dtype, torch_dtype in TORCH_DTYPES.items() if dtype.is_float}
-TEST_VARIABLE = "PYTEST_CURRENT_TEST"
 
 
 class LaunchRecorder:

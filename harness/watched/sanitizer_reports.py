@@ -18,7 +18,7 @@ from harness.model.compute_sanitizer_report import Sanitized, SanitizerRecord
 from harness.model.engine_traits import CUDA
 from harness.model.run import Completed, Run
 from harness.model.verdict import Fail
-from harness.oracles.base import Evidence
+from harness.oracles import registry
 from harness.oracles.compute_sanitizer import ComputeSanitizerClean
 from harness.watched.watch_records import LaunchFailure, SanitizerPlan
 from harness.watched.watch_report import WatchedCommand
@@ -113,7 +113,7 @@ def rest_of_reports(
 
 def _fails(sanitized: Sanitized, records: tuple[SanitizerRecord, ...], case: Case) -> Iterable[Fail]:
     run = Run(case=case, engine=CUDA.name, ending=Completed(), sanitizer=replace(sanitized, records=records))
-    verdicts = ComputeSanitizerClean().judge(Evidence(run=run, paired_runs=(), resources={}))
+    verdicts = registry.judge_all(run, {}, {}, oracles=(ComputeSanitizerClean(),))
     return (verdict for verdict in verdicts if isinstance(verdict, Fail))
 
 

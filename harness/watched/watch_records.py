@@ -25,6 +25,8 @@ from harness.wire import from_json, to_json
 
 FOLDER_VARIABLE = "HARNESS_WATCH"
 """The environment variable that names the folder of a watched command."""
+TEST_VARIABLE = "PYTEST_CURRENT_TEST"
+"""The environment variable in which pytest names the test that runs."""
 PLAN, RECORDING = "plan.json", ".launch.pt"
 PER_LAUNCH = (*registry.names_of(PromiseScope.LAUNCH), *registry.names_of(PromiseScope.REPLAY))
 """The oracles that judge a launch, or a replay, without a reference and without another case."""

@@ -315,7 +315,8 @@ def test_a_kernel_prints_once_though_it_is_executed_twice(tmp_path: Path) -> Non
     project = Project(tmp_path)
     project.write("script.py", PRINTING)
     done = project.process(*ON, "--", "python", "script.py")
-    assert Watched(project, done).finding("undefined-lanes", "printing")
+    finding = Watched(project, done).finding("undefined-lanes", "printing")
+    assert finding["watched"]["test"] == "script.py"  # not this test, in which the command starts
     assert done.out.count("pid (0, 0, 0) seen: 1") == 1, done.out
 
 

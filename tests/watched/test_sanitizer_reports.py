@@ -5,8 +5,12 @@ from pathlib import Path
 import pytest
 
 from harness import catalogue
-from harness.model.case import DType
-from harness.model.compute_sanitizer_report import Tool
+from harness.model.case import Case, DType
+from harness.model.compute_sanitizer_report import Sanitized, Tool
+from harness.model.engine_traits import CUDA
+from harness.model.run import Completed, Run
+from harness.model.verdict import Fail
+from harness.oracles import registry
 from harness.watched.sanitizer_reports import SanitizerReports, rest_of_reports
 from harness.watched.watch_records import LaunchFailure, SanitizerPlan
 from harness.watched.watch_report import WatchedCommand
@@ -24,6 +28,14 @@ COMMAND = WatchedCommand(words=("python", "train.py"), device=catalogue.devices(
 @pytest.fixture
 def plan(tmp_path: Path) -> SanitizerPlan:
     return SanitizerPlan(tool=Tool.MEMCHECK, version="2025.3", log=str(tmp_path / "log"))
+
+
+def found_at_launch(sanitized: Sanitized) -> LaunchFailure:
+    """What a process records of a launch with this report."""
+    case = Case(op="", dims={}, dtype=DType.FP32, device=COMMAND.device)
+    run = Run(case=case, engine=CUDA.name, ending=Completed(), sanitizer=sanitized)
+    (fail,) = (verdict for verdict in registry.judge_all(run, {}, {}) if isinstance(verdict, Fail))
+    return LaunchFailure(test="one", fail=fail, dtype=case.dtype, launch=None, called_from=None)
 
 
 def append(plan: SanitizerPlan, text: str) -> None:
@@ -68,7 +80,18 @@ def test_silence_proves_nothing_where_the_tool_is_not_in_the_process(plan: Sanit
 
 def test_reports_that_no_process_took_belong_to_the_command(plan: SanitizerPlan) -> None:
     append(plan, REPORT.format(kernel="mine", line=7) + REPORT.format(kernel="at::native::fill", line=9))
-    mine, torchs = rest_of_reports(plan, (), (), COMMAND)
+    _, torchs = rest_of_reports(plan, (), (), COMMAND)
     assert (torchs.test, torchs.fail.signature.kernel) == ("python train.py", "at::native::fill")
-    known = LaunchFailure(test="one", fail=mine.fail, dtype=DType.FP32, launch=None, called_from=None)
-    assert rest_of_reports(plan, (), (known,), COMMAND) == (torchs,)
+
+
+def test_a_report_on_a_launch_is_not_reported_again_for_the_command(
+    plan: SanitizerPlan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    reports = SanitizerReports(plan, tmp_path / "accepts.toml")
+    Path("kernels.py").write_text("def mine(p):\n    tl.store(p, 1)\n", encoding="utf-8")
+    append(plan, REPORT.format(kernel="mine", line=2) + REPORT.format(kernel="at::native::fill", line=9))
+    known = found_at_launch(reports.of_launch("mine", is_patient=False))
+    assert "tl.store(p, 1)" in known.fail.signature.place
+    (rest,) = rest_of_reports(plan, (), (known,), COMMAND)
+    assert rest.fail.signature.kernel == "at::native::fill"
