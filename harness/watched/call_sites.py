@@ -317,8 +317,19 @@ def _seen_tensor(value: torch.Tensor) -> SeenArgument:
     )
     if not 0 < value.numel() <= SMALL or value.is_complex() or value.dtype is torch.bool:
         return seen
-    rows = value.detach().reshape(-1, value.shape[-1] if value.ndim else 1)
+    rows = _on_host(value.detach()).reshape(-1, value.shape[-1] if value.ndim else 1)
     return _with_numbers(seen, rows.double()) if value.is_floating_point() else _with_integers(seen, rows.long())
+
+
+def _on_host(value: torch.Tensor) -> torch.Tensor:
+    """Return the tensor's numbers in the memory of the host.
+
+    A copy of bytes runs no kernel, which initcheck would report where the numbers were never written.
+    """
+    if not value.is_cuda or value.is_contiguous():
+        return value.cpu()
+    length = 1 + sum((size - 1) * stride for size, stride in zip(value.shape, value.stride(), strict=True))
+    return value.as_strided((length,), (1,)).cpu().as_strided(value.shape, value.stride(), 0)
 
 
 def _with_integers(seen: SeenArgument, rows: torch.Tensor) -> SeenArgument:
