@@ -179,7 +179,7 @@ def _small_left(depth: int) -> tuple[Array, Array]:
 
 
 def _load_matrices(instruction: PtxInstruction, rows: RegisterRows) -> Effect:
-    count, transposed = matrix_form(instruction)
+    count, transposed = matrix_form(instruction, "m8n8", "b16")
     address = rows.address(instruction.operands[1])
     writers = [rows.writer(part) for part in parts(instruction.operands[0])]
 
@@ -201,7 +201,8 @@ def _load_matrices(instruction: PtxInstruction, rows: RegisterRows) -> Effect:
 
 
 def _store_matrices(instruction: PtxInstruction, rows: RegisterRows) -> Effect:
-    count, transposed = matrix_form(instruction)
+    has_bytes = "b8" in instruction.words
+    count, transposed = matrix_form(instruction, *(("m16n8", "b8", "trans") if has_bytes else ("m8n8", "b16")))
     address = rows.address(instruction.operands[0])
     reads = [rows.reader(part, np.uint32) for part in parts(instruction.operands[1])]
 
@@ -211,11 +212,9 @@ def _store_matrices(instruction: PtxInstruction, rows: RegisterRows) -> Effect:
         registers = np.stack(
             [np.broadcast_to(read(wave), (wave.size,)).reshape(-1, WARP)[warps] for read in reads], axis=1
         )
-        halves = np.ascontiguousarray(registers).view(np.uint16).reshape(len(warps), count, 8, 8)
-        if transposed:
-            halves = halves.swapaxes(-1, -2)
         shared = wave.memories.shared
-        words = np.ascontiguousarray(halves).view(np.uint32).reshape(-1)
+        stored = _rows_of_bytes(registers) if has_bytes else _rows_of_halves(registers, transposed=transposed)
+        words = np.ascontiguousarray(stored).view(np.uint32).reshape(-1)
         at = (places[..., None] + 4 * np.arange(4)).reshape(-1)
         threads = np.repeat(_row_threads(warps, count), 4)
         wave.asynchronous.shadow.stored(instruction, threads, at, 4, words)
@@ -225,14 +224,33 @@ def _store_matrices(instruction: PtxInstruction, rows: RegisterRows) -> Effect:
     return effect
 
 
-def matrix_form(instruction: PtxInstruction) -> tuple[int, bool]:
+def _rows_of_halves(registers: Array, *, transposed: bool) -> Array:
+    """Return the rows of matrices of 8 x 8 elements of 16 bits; `registers` has the axes warp, matrix, lane."""
+    halves = np.ascontiguousarray(registers).view(np.uint16).reshape(*registers.shape[:2], 8, 8)
+    return halves.swapaxes(-1, -2) if transposed else halves
+
+
+def _rows_of_bytes(registers: Array) -> Array:
+    """Return the transposed rows of matrices of 16 x 8 bytes; `registers` has the axes warp, matrix, lane.
+
+    Lane `4 * g + t` holds columns `2 * t` and `2 * t + 1` of row `g`, then of row `g + 8`.
+    """
+    held = np.ascontiguousarray(registers).view(np.uint8).reshape(*registers.shape[:2], 8, 4, 2, 2)
+    return held.transpose(0, 1, 3, 5, 4, 2).reshape(*registers.shape[:2], 8, 16)
+
+
+def matrix_form(instruction: PtxInstruction, *known: str) -> tuple[int, bool]:
     """Return how many matrices `ldmatrix` or `stmatrix` moves, and whether it transposes them.
 
+    Args:
+        instruction: it.
+        known: the words of the form that the caller moves.
+
     Raises:
-        CannotExecute: it has a form that is not known.
+        CannotExecute: it has another form.
     """
     words = instruction.words
-    if "m8n8" not in words or "b16" not in words:
+    if not set(known) <= set(words):
         raise CannotExecute(f"the PTX instruction {instruction.opcode}")
     return next(int(word[1]) for word in words if word in {"x1", "x2", "x4"}), "trans" in words
 

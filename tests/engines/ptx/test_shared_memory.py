@@ -73,6 +73,21 @@ def test_matrices_of_equal_bytes_stored_by_several_warps_are_no_race() -> None:
     assert kinds(run(f"{rows} mov.b32 %r7, %r0; {stored}")[0]) == ["race in shared memory"]
 
 
+def test_matrices_of_bytes_are_stored_transposed() -> None:
+    """Each byte holds its row times 8 plus its column: lane 4g + t has columns 2t, 2t + 1 of rows g and g + 8."""
+    numbers = (
+        "and.b32 %r6, %r0, 31; shr.u32 %r7, %r6, 2; and.b32 %r4, %r6, 3; shl.b32 %r7, %r7, 3; shl.b32 %r4, %r4, 1; "
+        "add.s32 %r7, %r7, %r4; mad.lo.s32 %r7, %r7, 16843009, 1094713600;"
+    )
+    rows = "and.b32 %r6, %r0, 7; mad.lo.s32 %r6, %r6, 16, %r1;"
+    stored = "stmatrix.sync.aligned.m16n8.x1.trans.shared.b8 [%r6], {%r7}; bar.sync 0;"
+    loaded = "and.b32 %r4, %r2, 127; add.s32 %r4, %r4, %r1; ld.shared.b32 %r8, [%r4]; st.global.b32 [%rd12], %r8;"
+    launched, y = run(f"{numbers} {rows} {stored} {loaded}")
+    assert kinds(launched) == []
+    matrix = np.arange(128, dtype=np.uint8).reshape(16, 8)
+    assert (y[:32].view(np.uint8).reshape(8, 16) == matrix.T).all()
+
+
 def test_atomics_of_several_warps_are_no_race() -> None:
     body = "mov.b32 %r6, 0; st.shared.b32 [tile], %r6; bar.sync 0; atom.shared.add.u32 %r7, [tile], 1;"
     assert kinds(run(body)[0]) == []

@@ -253,7 +253,7 @@ def _column_halves(code: WarpCode, places: str, number: int, side: int) -> str:
 
 
 def _load_matrices(code: WarpCode, instruction: PtxInstruction) -> None:
-    count, transposed = matrix_form(instruction)
+    count, transposed = matrix_form(instruction, "m8n8", "b16")
     sure, places = _row_places(code, instruction, count)
     with code.slow_unless(sure, sources_of(instruction), results_of(instruction)):
         base, lanes = code.slot(warp_code.SHARED), splat("pred", 1)
@@ -273,7 +273,9 @@ def _load_matrices(code: WarpCode, instruction: PtxInstruction) -> None:
 
 
 def _store_matrices(code: WarpCode, instruction: PtxInstruction) -> None:
-    count, transposed = matrix_form(instruction)
+    if "b8" in instruction.words:
+        raise NotLowered
+    count, transposed = matrix_form(instruction, "m8n8", "b16")
     sure, places = _row_places(code, instruction, count)
     values = [code.read(part, "b32") for part in parts(instruction.operands[1])]
     with code.slow_unless(sure, sources_of(instruction), results_of(instruction)):
