@@ -1,4 +1,4 @@
-"""What a project decides for its searches: the table `[tool.kernel-harness]` of its `pyproject.toml`.
+"""What a project decides for its searches: `harness.toml`, or the table `[tool.kernel-harness]` of `pyproject.toml`.
 
 Options of the command line, and of pytest, replace these settings.
 """
@@ -6,6 +6,7 @@ Options of the command line, and of pytest, replace these settings.
 import argparse
 import os
 import tomllib
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,7 +26,11 @@ class JoinedByCommas(argparse.Action):
 
 
 FILE = "pyproject.toml"
+OWN_FILE = "harness.toml"
 TABLE = "kernel-harness"
+NIGHT = "night"
+"""The table for `harness night`, which `harness.night.night_settings` reads."""
+NAMES = ("device", "with", NIGHT)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,34 +43,58 @@ class ProjectSettings:
     """Libraries under test, as `--with` takes them; paths are absolute."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SettingsTable:
+    """The table as it is written, and where."""
+
+    place: str
+    """For messages: `pyproject.toml: [tool.kernel-harness]`."""
+    values: Mapping[str, Any]
+
+
 def read_project_settings(project: Path) -> ProjectSettings:
     """Read the settings of the project in this folder.
 
     Raises:
         UsageError: the file or a setting is wrong; the text names it.
     """
-    path = project / FILE
+    table = read_table(project)
+    device, libraries = table.values.get("device"), table.values.get("with", [])
+    if device is not None and not isinstance(device, str):
+        raise UsageError(f'{table.place} device = {device!r}: write a text, as "h200,rtx-5090"')
+    if not isinstance(libraries, list) or not all(isinstance(library, str) for library in libraries):
+        raise UsageError(f'{table.place} with = {libraries!r}: write a list of texts, as ["."]')
+    return ProjectSettings(device=device, libraries=tuple(placed(library, project) for library in libraries))
+
+
+def read_table(project: Path, file: Path | None = None) -> SettingsTable:
+    """Read the table: of this file, or else of the project's `harness.toml`, or else of its `pyproject.toml`.
+
+    Raises:
+        UsageError: the file is wrong, or has a setting that does not exist; the text names it.
+    """
+    own = file or project / OWN_FILE
+    if own.name != FILE and (file is not None or own.is_file()):
+        table, place = _parsed(own), f"{own}:"
+    else:
+        path = file or project / FILE
+        tool: Any = _parsed(path).get("tool", {}) if file is not None or path.is_file() else {}
+        table = tool.get(TABLE, {}) if isinstance(tool, dict) else {}
+        place = f"{path}: [tool.{TABLE}]"
+    for name in table:
+        if name not in NAMES:
+            raise UsageError(f"{place} {unknown('setting', name, NAMES)}")
+    return SettingsTable(place=place, values=table)
+
+
+def _parsed(path: Path) -> dict[str, Any]:
     try:
-        document = tomllib.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        return ProjectSettings()
+        return tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise UsageError(f"{path}: {getattr(error, 'strerror', None) or error}") from None
-    tool: Any = document.get("tool", {})
-    table: Any = tool.get(TABLE, {}) if isinstance(tool, dict) else {}
-    place = f"{path}: [tool.{TABLE}]"
-    for name in table:
-        if name not in {"device", "with"}:
-            raise UsageError(f"{place} {unknown('setting', name, ('device', 'with'))}")
-    device, libraries = table.get("device"), table.get("with", [])
-    if device is not None and not isinstance(device, str):
-        raise UsageError(f'{place} device = {device!r}: write a text, as "h200,rtx-5090"')
-    if not isinstance(libraries, list) or not all(isinstance(library, str) for library in libraries):
-        raise UsageError(f'{place} with = {libraries!r}: write a list of texts, as ["."]')
-    return ProjectSettings(device=device, libraries=tuple(_placed(library, project) for library in libraries))
 
 
-def _placed(spec: str, project: Path) -> str:
+def placed(spec: str, project: Path) -> str:
     """Return a spec whose relative path refers to the project, not to the working folder."""
     path = Path(os.path.normpath(Path.cwd() / project / spec))
     return str(path) if path.exists() else spec

@@ -21,6 +21,7 @@ from harness.documents.kinds import Kind
 from harness.engines.cuda.sanitizers.suppressions import Suppression
 from harness.findings import known_issues
 from harness.model.op import Op
+from harness.night import night_settings
 from harness.oracles import registry
 from tests.planted.test_planted import ON_HARDWARE
 from tests.reports.samples import REPORT
@@ -65,11 +66,9 @@ def test_every_name_of_the_package_is_in_the_reference() -> None:
 
 
 def test_every_setting_of_a_project_is_in_the_reference() -> None:
-    known = set(re.findall(r'table\.get\("(\w+)"', Path(project_settings.__file__).read_text(encoding="utf-8")))
-    assert known >= {"device", "with"}
-    assert (known | {*known_issues.KEYS} | {field.name for field in fields(Suppression)}) - code_of(
-        "settings.md"
-    ) == set()
+    known = {*project_settings.NAMES, *night_settings.NAMES, *night_settings.SEARCH_NAMES}
+    known |= {*known_issues.KEYS, *(field.name for field in fields(Suppression))}
+    assert known - code_of("settings.md") == set()
 
 
 def test_every_argument_of_op_is_in_the_reference() -> None:

@@ -22,6 +22,7 @@ from harness.documents.campaign import CampaignReport
 from harness.documents.chunk import Chunk, ShardReport
 from harness.documents.finding import CaseDocument, FindingDocument, RegionDocument, RegressionDocument
 from harness.documents.kinds import SCHEMA_VERSION, Kind
+from harness.documents.night_log import NightEntry
 from harness.documents.upgrade_report import UpgradeReport
 from harness.model.finding import Finding
 from studies.corpus.results import CorpusResults
@@ -44,6 +45,7 @@ DOCUMENTS: Mapping[type[Any], str] = {
     MutationResults: "`python -m studies.mutation --json`",
     BuildMatrix: "`harness matrix --json`",
     UpgradeReport: "`harness upgrade --json`",
+    NightEntry: "`nights/log/*.jsonl`, a line each, from `harness night`",
     CheckVerdict: "`harness check --json`",
 }
 """By class, what writes each document."""

@@ -30,6 +30,8 @@ COMMANDS = {
     "init": "draft suites, settings and a workflow for a repository",
     "run": "run a command on an emulated GPU, and check each launch",
     "fuzz": "search for failures of the ops that suite files declare",
+    "night": "search where the last night ended, and remember",
+    "morning": "show what the nights know: what is new, there and gone",
     "check": "check a kernel against its reference, without a suite",
     "replay": "run the cases of findings again, each in a fresh process",
     "report": "write findings as a page or for other tools, or merge reports",

@@ -76,7 +76,7 @@ class ChunkRuns:
         sources = Sources()
         with Interrupts() as interrupts:
             if self._chunks:
-                with Session(options, print_notice) as session:
+                with Session(options, self._notify) as session:
                     sources = Sources(roots=session.sources)
                     self._run(session, options, interrupts)
             interrupts.end()
@@ -88,6 +88,11 @@ class ChunkRuns:
                 print_report(report, sources)
         self._errors.raise_kept()
         return status_of(report, fail_on)
+
+    def _notify(self, text: str) -> None:
+        print_notice(text)
+        if self._events is not None:
+            self._events.notice(text)
 
     def _run(self, session: Session, options: Options, interrupts: Interrupts) -> None:
         try:

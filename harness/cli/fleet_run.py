@@ -22,10 +22,10 @@ from harness.findings.report_merging import merge_shards
 from harness.findings.search_log import SearchLog
 from harness.findings.versions import versions
 from harness.fleet.chunk_plan import chunks_of
-from harness.fleet.event_stream import CaseCount, event_in
-from harness.fleet.ray_cluster import Done, Node, NodeRequest, RayCluster, gpu_type_of
+from harness.fleet.event_stream import CaseCount, Notice, event_in
+from harness.fleet.node_requests import passed_on, wanted_of
+from harness.fleet.ray_cluster import Done, RayCluster
 from harness.model.case import HARNESS_FOLDER
-from harness.model.device import DeviceProfile
 from harness.model.finding import Finding
 from harness.model.verdict import Severity, Signature
 from harness.reports.finding_text import Sources, render
@@ -34,10 +34,6 @@ from harness.search.options import Options
 from harness.search.session import prepared
 from harness.wording import counted, visible
 
-CHUNK_CPUS = 2
-"""Cores that a chunk asks for: with one, its next batch waits for the slowest case of the last."""
-GPU_CPUS = 4
-"""With a GPU, whose kernels the other cores compile."""
 PLAIN_EVERY_S = 5.0
 
 
@@ -84,10 +80,10 @@ class FleetRun:
     def submit(self, options: Options) -> None:
         """Hand all chunks to Ray, and say if no node can run one now."""
         nodes = self._cluster.nodes
-        wanted = {device.slug: _wanted(options, device, nodes) for device in options.devices}
+        wanted = {device.slug: wanted_of(options, device, nodes) for device in options.devices}
         for chunk in self._chunks:
             asked = wanted[str(chunk.plan.device)]
-            self._cluster.submit(chunk, _passed_on(asked), asked)
+            self._cluster.submit(chunk, passed_on(asked), asked)
         for asked in dict.fromkeys(wanted.values()):
             if not any(node.offers(asked) for node in nodes):
                 self._say(f"no node offers {asked} now: such chunks wait for one that joins")
@@ -149,6 +145,8 @@ class FleetRun:
                     self._say(f"seen: {signature.severity}, {signature}")
                 if signature not in self._log or finding.confirmed:
                     self._keep(finding)
+            case Notice(text=text):
+                self._say(text)
             case None:
                 pass
 
@@ -169,17 +167,3 @@ class FleetRun:
             f"{ended}/{len(self._chunks)} chunks · {counted(cases, 'case')} · "
             f"{counted(len(self._seen), 'failure')} seen · {counted(len(nodes), 'node')} · {minutes}:{seconds:02d}"
         )
-
-
-def _wanted(options: Options, device: DeviceProfile, nodes: Sequence[Node]) -> NodeRequest:
-    """Return what a chunk on a device asks of a node."""
-    if options.engine.needs_gpu:
-        return NodeRequest(cpus=options.processes or GPU_CPUS, gpus=1, gpu_type=gpu_type_of(device.name, nodes))
-    return NodeRequest(cpus=options.processes or CHUNK_CPUS)
-
-
-def _passed_on(wanted: NodeRequest) -> tuple[str, ...]:
-    """Return the options of the processes that are no part of a chunk."""
-    on_gpu = ("--gpus", "1", "--compilers", str(max(0, wanted.cpus - 2))) if wanted.gpus else ()
-    processes = () if wanted.gpus else ("--processes", str(wanted.cpus))
-    return (*processes, *on_gpu)

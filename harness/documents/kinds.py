@@ -22,3 +22,4 @@ class Kind(StrEnum):
     CHUNK = "chunk"
     SHARD = "shard"
     VERDICT = "verdict"
+    NIGHT = "night"

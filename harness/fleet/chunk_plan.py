@@ -74,6 +74,14 @@ def chunk_of_pair(options: Options, op: Op, device: DeviceProfile) -> Chunk:
     return _chunk(options, (op, device, 0, budget.cases if isinstance(budget, CaseBudget) else budget.seconds), {})
 
 
+def chunk_of_block(options: Options, op: Op, device: DeviceProfile, number: int, budget: float) -> Chunk:
+    """Return the block of this number, from 0, of an op on a device, not yet numbered in a search.
+
+    `budget` is a number of cases, or of seconds.
+    """
+    return _chunk(options, (op, device, number, budget), {})
+
+
 _Block = tuple[Op, DeviceProfile, int, int | float]
 """Op, device, number of the block, and its budget: cases, or seconds."""
 

@@ -40,8 +40,13 @@ class ChunkOrder:
     """The release that divided the search."""
 
 
-def run_chunk(order: ChunkOrder, project: Path, send: Callable[[str], object]) -> str:
+Started = Callable[["subprocess.Popen[str]"], object]
+
+
+def run_chunk(order: ChunkOrder, project: Path, send: Callable[[str], object], started: Started | None = None) -> str:
     """Run a chunk in a process, and return the text of its report.  `send` gets each line of its events.
+
+    `started` gets the process, which the caller may end.
 
     `project` is the folder of the project on this machine.  Libraries inside it are tested from there; reports name
     them as the order does.  The process ends with this one, and with an exception here.
@@ -56,7 +61,7 @@ def run_chunk(order: ChunkOrder, project: Path, send: Callable[[str], object]) -
         chunk, result = Path(folder, "chunk.json"), Path(folder, "report.json")
         chunk.write_text(order.chunk.replace(there, here), encoding="utf-8")
         command = (*_FUZZ, "--chunk", str(chunk), "--json", str(result), "--events", *order.options)
-        status, tail = _followed(command, here, lambda line: send(line.replace(here, there)))
+        status, tail = _followed(command, here, lambda line: send(line.replace(here, there)), started)
         if status in FINISHED and result.is_file():
             return result.read_text(encoding="utf-8").replace(here, there)
     raise ChunkFailed(f"harness fuzz ended with status {status}: {' | '.join(tail)}")
@@ -65,7 +70,9 @@ def run_chunk(order: ChunkOrder, project: Path, send: Callable[[str], object]) -
 _FUZZ = (sys.executable, "-m", "harness.cli", "fuzz")
 
 
-def _followed(command: Sequence[str], folder: str, send: Callable[[str], object]) -> tuple[int, Sequence[str]]:
+def _followed(
+    command: Sequence[str], folder: str, send: Callable[[str], object], started: Started | None
+) -> tuple[int, Sequence[str]]:
     """Run a command in a folder; return its exit status and the last lines of its error stream."""
     tail = deque[str](maxlen=TAIL_LINES)
     with subprocess.Popen(
@@ -82,6 +89,8 @@ def _followed(command: Sequence[str], folder: str, send: Callable[[str], object]
         assert process.stderr is not None
         reading = threading.Thread(target=lambda: tail.extend(map(str.strip, process.stderr or ())), daemon=True)
         reading.start()
+        if started is not None:
+            started(process)
         try:
             for line in process.stdout:
                 send(line)

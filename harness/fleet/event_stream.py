@@ -2,6 +2,7 @@
 
     {"event": "progress", "cases": 12, "failures": 1}
     {"event": "finding", "finding": {…}}
+    {"event": "notice", "text": "NVIDIA H200 is in quarantine for this session: …"}
 
 A finding is sent when it is seen, and again whenever more is known of it; its signature says which one it is.
 """
@@ -29,6 +30,13 @@ class CaseCount:
     """With different signatures."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Notice:
+    """What a search says about the machine, as of a GPU that it no longer uses."""
+
+    text: str
+
+
 class EventStream:
     """Writes the events of one search."""
 
@@ -47,11 +55,15 @@ class EventStream:
         """Tell a finding, as it is now."""
         self._send({"event": "finding", "finding": files.plain_of(finding_document(finding))})
 
+    def notice(self, text: str) -> None:
+        """Tell what the search says about the machine."""
+        self._send({"event": "notice", "text": text})
+
     def _send(self, event: dict[str, object]) -> None:
         self._write(f"{json.dumps(event)}\n")
 
 
-def event_in(line: str) -> CaseCount | Finding | None:
+def event_in(line: str) -> CaseCount | Finding | Notice | None:
     """Return the event of a line; None for any other line."""
     try:
         event = json.loads(line)
@@ -60,6 +72,8 @@ def event_in(line: str) -> CaseCount | Finding | None:
                 return CaseCount(cases=cases, failures=failures)
             case {"event": "finding", "finding": dict() as finding}:
                 return files.read_plain(finding, FindingDocument).finding
+            case {"event": "notice", "text": str(text)}:
+                return Notice(text=text)
             case _:
                 return None
     except (ValueError, ReplayError):

@@ -7,6 +7,7 @@ names.
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from harness.model.case import Case
 from harness.model.engine_traits import VIRTUAL
 
 TIME_LIMIT_S = 60.0
@@ -40,3 +41,5 @@ class Plan:
     sanitizer: str = ""
     isolation: str = "worker"
     time_limit_s: float = TIME_LIMIT_S
+    first_cases: tuple[Case, ...] = ()
+    """Cases that run before drawn ones, and count among them."""

@@ -5,8 +5,6 @@ import re
 import shutil
 import signal
 import subprocess
-from collections.abc import Generator
-from contextlib import suppress
 from pathlib import Path
 
 import psutil
@@ -14,10 +12,9 @@ import pytest
 
 from tests.cli.command_line import ON, Project
 from tests.cli.fake_engine import suite_of
+from tests.cli.small_disk import FULL, fill
 
 SEEN = re.compile(r"^seen: \w+, (.*)$", re.MULTILINE)
-MOUNT, UNMOUNT = "/bin/mount", "/bin/umount"
-FULL = "No space left on device"
 
 
 @pytest.fixture
@@ -118,27 +115,6 @@ def test_a_deleted_folder_does_not_keep_the_summary_from_being_printed(project: 
     assert (status, "1 finding: 1 warning" in out) == (2, True), out + err
     # Either the store or a process for cases meets it first.
     assert err.splitlines()[-1].startswith(("harness: cannot write to ", "harness: cases cannot write their files: "))
-
-
-@pytest.fixture
-def small_disk(tmp_path: Path) -> Generator[Path]:
-    """A file system of one megabyte."""
-    folder = tmp_path / "disk"
-    folder.mkdir()
-    mounting = subprocess.run(
-        [MOUNT, "-t", "tmpfs", "-o", "size=1m", "tmpfs", folder], capture_output=True, text=True, check=False
-    )
-    if mounting.returncode:
-        pytest.skip(f"no file system can be mounted here: {mounting.stderr.strip()}")
-    yield folder
-    subprocess.run([UNMOUNT, "--lazy", folder], check=True)
-
-
-def fill(path: Path) -> None:
-    """Write until the disk is full."""
-    with suppress(OSError), path.open("wb", buffering=0) as file:
-        while True:
-            file.write(bytes(4096))
 
 
 def test_a_full_disk_loses_nothing_that_was_printed(small_disk: Path) -> None:

@@ -7,6 +7,8 @@ from threading import Lock
 from harness.engines.cuda.gpus.inventory import RealGpu
 from harness.errors import GpuUnavailable
 
+IN_QUARANTINE = "is in quarantine"
+
 
 class Quarantine:
     """The sick GPUs of a session with their reasons.  They get no more cases, because their failures blame no kernel.
@@ -26,7 +28,7 @@ class Quarantine:
                 return
             self._reasons[gpu.uuid] = reason
         self._report(
-            f"{gpu} is in quarantine for this session: {reason}. Its cases go to other GPUs; no kernel is blamed"
+            f"{gpu} {IN_QUARANTINE} for this session: {reason}. Its cases go to other GPUs; no kernel is blamed"
         )
 
     def __contains__(self, gpu: RealGpu) -> bool:

@@ -1,0 +1,1 @@
+"""Nights: searches that continue each other, and what is known of their findings in the morning."""
