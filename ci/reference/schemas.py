@@ -25,6 +25,7 @@ from harness.documents.kinds import SCHEMA_VERSION, Kind
 from harness.documents.night_log import NightEntry
 from harness.documents.upgrade_report import UpgradeReport
 from harness.model.finding import Finding
+from harness.reports.morning_document import MorningDocument
 from studies.corpus.results import CorpusResults
 from studies.mutation.score import MutationResults
 
@@ -46,6 +47,7 @@ DOCUMENTS: Mapping[type[Any], str] = {
     BuildMatrix: "`harness matrix --json`",
     UpgradeReport: "`harness upgrade --json`",
     NightEntry: "`nights/log/*.jsonl`, a line each, from `harness night`",
+    MorningDocument: "`harness morning --json`",
     CheckVerdict: "`harness check --json`",
 }
 """By class, what writes each document."""

@@ -23,3 +23,4 @@ class Kind(StrEnum):
     SHARD = "shard"
     VERDICT = "verdict"
     NIGHT = "night"
+    MORNING = "morning"

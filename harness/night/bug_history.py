@@ -169,6 +169,11 @@ class NightTotals:
         """Cases per second of searching."""
         return self.cases / self.seconds if self.seconds else 0.0
 
+    @property
+    def hours(self) -> float:
+        """Of searching, on all machines."""
+        return self.seconds / 3600
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NightHistory:

@@ -1,5 +1,6 @@
-"""A folder of findings and two campaign reports on disk."""
+"""A folder of findings and two campaign reports on disk, nights, and a browser."""
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -8,6 +9,9 @@ from harness.documents import files
 from harness.findings import store
 from harness.findings.region.record import save as save_region
 from harness.reports.contents import ReportContents, read_contents
+from harness.reports.morning import MorningContents
+from tests.reports.chromium import Browser, find
+from tests.reports.nights import contents_of_nights, write_nights
 from tests.reports.samples import EVIL, OLDER, OVERLAP, REGION, REPORT, VALUES
 
 
@@ -23,3 +27,18 @@ def whole(tmp_path: Path) -> ReportContents:
     for name, report in (("nightly", REPORT), ("older", OLDER)):
         files.write(report, tmp_path / f"{name}.json")
     return read_contents([folder, tmp_path / "nightly.json"], earlier=[tmp_path / "older.json"], folder=folder)
+
+
+@pytest.fixture
+def morning(tmp_path: Path) -> MorningContents:
+    """The morning after four nights, with a bug in each state."""
+    return contents_of_nights(write_nights(tmp_path / "nights"))
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    """Headless Chromium; its tests are skipped without one."""
+    executable = find()
+    assert executable is not None
+    with Browser(executable, tmp_path_factory.mktemp("chromium")) as opened:
+        yield opened

@@ -1,6 +1,5 @@
 """The page as a person opens it: from disk, in headless Chromium, on a phone and on a wide screen, light and dark."""
 
-from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -19,11 +18,10 @@ from tests.reports.chromium import INSTALL, Browser, find
 from tests.reports.samples import BESIDE, OVERLAP, REPORT, STRAY, VALUES, WRONG
 from tests.search.fakes import OP
 
-EXECUTABLE = find()
 pytestmark = [
     pytest.mark.browser,
     pytest.mark.slow,
-    pytest.mark.skipif(EXECUTABLE is None, reason=f"no Chromium here: {INSTALL}, or set HARNESS_CHROMIUM"),
+    pytest.mark.skipif(find() is None, reason=f"no Chromium here: {INSTALL}, or set HARNESS_CHROMIUM"),
 ]
 
 LISTED = "Array.from(document.querySelectorAll('#all-findings tbody tr:not([hidden]) a')).map(one => one.textContent)"
@@ -89,13 +87,6 @@ CONTRAST = """
   return bad;
 })()
 """
-
-
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
-    assert EXECUTABLE is not None
-    with Browser(EXECUTABLE, tmp_path_factory.mktemp("chromium")) as opened:
-        yield opened
 
 
 @pytest.fixture
