@@ -228,10 +228,14 @@ def _symptoms(finding: Finding) -> Iterator[tuple[str, str]]:
 
 def describe_symptom(symptom: Symptom) -> str:
     """Return for example `error, float64-values: norm_kernel y (in 12 cases)`."""
+    return f"{name_symptom(symptom)} (in {counted(symptom.sightings, 'case')})"
+
+
+def name_symptom(symptom: Symptom) -> str:
+    """Return for example `error, float64-values: norm_kernel y`: what every search says of it."""
     place = symptom.source
     at = f" at {place}" if place and str(place) not in symptom.signature.place else ""
-    count = counted(symptom.sightings, "case")
-    return f"{symptom.signature.severity}, {symptom.signature}{at} (in {count})"
+    return f"{symptom.signature.severity}, {symptom.signature}{at}"
 
 
 def symptom_count(finding: Finding) -> str:

@@ -5,7 +5,7 @@ It is for maintainers who have never seen the harness.  Paths of libraries under
 
 import re
 import textwrap
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from html import escape
 from pathlib import PurePath
@@ -17,7 +17,7 @@ from harness.model.finding import Excerpt, Finding
 from harness.model.run import Source
 from harness.model.verdict import Severity
 from harness.reports.contents import Attached, ReportedBug
-from harness.reports.finding_text import describe_symptom, facts
+from harness.reports.finding_text import describe_symptom, facts, name_symptom
 from harness.reports.markdown import escaped
 from harness.wording import counted
 
@@ -27,6 +27,8 @@ MOST_SYMPTOMS = 8
 TITLE_WIDTH = 120
 ELSEWHERE = frozenset({"device", "with"})
 """Labels of facts that have a section of their own."""
+COUNTED = frozenset({"confirmed", "fails for", "first seen", "seen"})
+"""Labels of facts that differ from search to search."""
 SEVERITIES = {
     Severity.ERROR: "error",
     Severity.WARNING: "warning: benign as it stands, or dependent on undefined behaviour of hardware",
@@ -45,12 +47,19 @@ def issue_text(bug: ReportedBug) -> str:
     return f"# {escaped(issue_title(bug))}\n\n{issue_body(bug)}"
 
 
-def issue_body(bug: ReportedBug) -> str:
-    """Return what was seen, where, the smallest case, its region, releases, devices, and how to see it again."""
+def issue_body(bug: ReportedBug, nights: Sequence[str] = ()) -> str:
+    """Return what was seen, where, the smallest case, its region, releases, devices, and how to see it again.
+
+    Args:
+        bug: what it is about.
+        nights: paragraphs on the nights that saw it.  The text then leaves out what each search counts anew, so that
+            it stays the same as long as the bug does.
+    """
     parts = (
-        *_what(bug.finding),
+        *_what(bug.finding, with_counts=not nights),
+        *nights,
         *_where(bug.finding),
-        *_case(bug),
+        *_case(bug, COUNTED if nights else frozenset()),
         *_releases(bug),
         *_devices(bug.finding),
         *_reproducer(bug),
@@ -58,7 +67,7 @@ def issue_body(bug: ReportedBug) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def _what(finding: Finding) -> Iterator[str]:
+def _what(finding: Finding, *, with_counts: bool) -> Iterator[str]:
     fail = finding.fail
     yield f"**{escaped(fail.message)}**"
     if finding.hardware_blame:
@@ -66,7 +75,8 @@ def _what(finding: Finding) -> Iterator[str]:
     yield escaped(fail.meaning)
     yield f"Broken promise: {_code(fail.oracle)} ({SEVERITIES[finding.severity]})."
     if finding.symptoms:
-        listed = [escaped(describe_symptom(symptom)) for symptom in finding.symptoms[:MOST_SYMPTOMS]]
+        describe = describe_symptom if with_counts else name_symptom
+        listed = [escaped(describe(symptom)) for symptom in finding.symptoms[:MOST_SYMPTOMS]]
         more = len(finding.symptoms) - MOST_SYMPTOMS
         yield "Other failures of the same cause:"
         yield _list((*listed, f"and {more} more") if more > 0 else listed)
@@ -95,9 +105,10 @@ def _marked(excerpt: Excerpt, source: Source) -> str:
     )
 
 
-def _case(bug: ReportedBug) -> Iterator[str]:
+def _case(bug: ReportedBug, omitted: frozenset[str]) -> Iterator[str]:
     yield "### Smallest case"
-    yield _list(f"{label}: {escaped(value)}" for label, value in facts(bug.finding) if label not in ELSEWHERE)
+    shown = [(label, value) for label, value in facts(bug.finding) if label not in ELSEWHERE | omitted]
+    yield _list(f"{label}: {escaped(value)}" for label, value in shown)
     if bug.region:
         yield "Where else it shows:"
         yield _list(map(escaped, sentences(bug.region)))
