@@ -1,6 +1,6 @@
 """The HTML page: the contents of a report, laid out by the templates."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -12,7 +12,8 @@ from harness.oracles import registry
 from harness.reports.checkout import Checkout
 from harness.reports.contents import ReportContents, ReportedBug
 from harness.reports.html import plots
-from harness.reports.html.bug_entry import BugEntry, entry_of
+from harness.reports.html.bug_entry import entry_of
+from harness.reports.html.filter_choices import choices_of
 from harness.reports.html.oracle_grid import grid_of
 from harness.reports.html.svg import Drawing, Numbers
 from harness.reports.html.templating import environment, page_script
@@ -26,15 +27,6 @@ MOST_ON_A_PAGE = 500
 """Findings: a browser shows a page of more slowly."""
 CHOICES = {"severity": "Severity", "oracle": "Oracle", "op": "Op", "device": "Device", "state": "State"}
 """By name of a trait, the label of the list that filters findings by it."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FilterChoice:
-    """A trait that differs between findings, and its values."""
-
-    name: str
-    label: str
-    values: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,7 +95,7 @@ def page(
         entries=entries,
         part=part,
         parts=parts,
-        choices=tuple(_choices(entries)),
+        choices=choices_of([entry.traits for entry in entries], CHOICES),
         script=page_script(),
         grid=grid_of(contents.verdicts),
         second_runs=_second_runs(contents),
@@ -119,15 +111,6 @@ def _explained(contents: ReportContents) -> Mapping[str, OraclePage]:
     """Return the pages of the oracles that failed; a report of another release may have others, without a page."""
     oracles = {bug.finding.fail.oracle for bug in contents.bugs}
     return {oracle.name: page_of(oracle.name) for oracle in registry.ALL if oracle.name in oracles}
-
-
-def _choices(entries: Iterable[BugEntry]) -> Iterator[FilterChoice]:
-    """Yield the traits in which the findings differ."""
-    every = tuple(entries)
-    for name, label in CHOICES.items():
-        values = sorted({value for entry in every for value in entry.traits[name]})
-        if any(set(entry.traits[name]) != set(values) for entry in every):
-            yield FilterChoice(name=name, label=label, values=tuple(values))
 
 
 def _change(bug: ReportedBug, latest: Stage | None) -> str:

@@ -7,8 +7,8 @@
   // --- search and filters -------------------------------------------------------------------------------------------
   const form = document.getElementById("controls");
   const rows = all("#all-findings tbody tr").map(row => {
-    const article = document.getElementById(row.dataset.finding).closest("article");
-    return {row, article, text: (row.textContent + " " + article.textContent).toLowerCase()};
+    const article = document.getElementById(row.dataset.finding)?.closest("article");  // not each row has one
+    return {row, article, text: (row.textContent + " " + (article?.textContent ?? "")).toLowerCase()};
   });
 
   function matches({row, text}) {
@@ -21,7 +21,8 @@
     let shown = 0;
     for (const one of rows) {
       const visible = matches(one);
-      one.row.hidden = one.article.hidden = !visible;
+      one.row.hidden = !visible;
+      if (one.article) one.article.hidden = !visible;
       shown += visible;
     }
     document.getElementById("shown").textContent = `${shown} of ${rows.length} shown`;
