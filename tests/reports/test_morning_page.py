@@ -61,6 +61,8 @@ def test_the_first_page_names_all_that_went_wrong(morning: MorningContents) -> N
     said = said_in(Parsed(dict(morning_pages(morning))["index.html"]))
     assert "1 run of 2 did not come to the end (machines). 1 chunk of the night failed" in said
     assert "1 part of the memory could not be read" in said
+    assert "1/22026-11-28 02:00 UTC after 1.0 h" in said
+    assert "2/22026-11-28 03:00 UTC killed" in said
     assert "GPU 3: row remapping failed" in said
     assert f"the process was killed: {EVIL}" in said
     assert "No night has checked a case of: layer_norm on a100 (fla)." in said
