@@ -18,6 +18,7 @@ HARNESS = ROOT / "harness"
 ROOMS = (
     "model",
     "documents",
+    "changes",
     "engines.torch",
     "execution",
     "oracles",
@@ -83,6 +84,7 @@ LIGHT = (
     "harness.wire",
     "harness.libraries",
     "harness.catalogue",
+    "harness.changes.op_digests",
     "harness.engines.cuda.gpus.assignment",
     "harness.engines.cuda.gpus.canary",
     "harness.engines.cuda.gpus.inventory",
