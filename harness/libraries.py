@@ -119,6 +119,11 @@ def lacking(required: Iterable[str | tuple[str, ...]], specs: Iterable[str]) -> 
     )
 
 
+def importable_root(folder: Path) -> Path | None:
+    """Return the folder from which Python imports the packages of a checkout; None if it has to be installed."""
+    return next((root for root in (folder / "src", folder) if any(root.glob("*/__init__.py"))), None)
+
+
 def name_of(required: str) -> str:
     """Return the distribution that a suite requires: `vllm` for `sources:vllm`."""
     return required.removeprefix(SOURCES)
@@ -212,9 +217,8 @@ def _read(spec: str) -> Source:
 def _read_folder(spec: str, path: Path) -> Source:
     if (path / "__init__.py").is_file():
         raise UsageError(f"--with {spec} is a package itself: name the folder that it is in, {path.parent}")
-    for root in (path / "src", path):
-        if any(root.glob("*/__init__.py")):
-            return ImportableFolder(path=root)
+    if root := importable_root(path):
+        return ImportableFolder(path=root)
     if not any((path / name).is_file() for name in ("pyproject.toml", "setup.py")):
         raise UsageError(f"--with {spec}: the folder holds neither a package nor a project that pip could install")
     return Release(spec=spec, argument=str(path), key=None)
@@ -319,7 +323,7 @@ def _unpack_sources(release: Release, target: Path) -> None:
         if unpacked is None:
             raise _failure(release, target.parent, command, finished.stderr)
         tree = unpacked.parent
-        root = next(root for root in (tree / "src", tree) if any(root.glob("*/__init__.py")) or root == tree)
+        root = importable_root(tree) or tree
         for package in sorted(file.parent for file in root.glob("*/__init__.py")):
             if package.name not in NOT_INSTALLED:
                 shutil.copytree(package, target / package.name, symlinks=True)

@@ -38,6 +38,7 @@ ROOMS = (
     "findings",
     "findings.bisection",
     "findings.region",
+    "gate",
     "fleet",
     "night",
     "watched",

@@ -21,6 +21,7 @@ from harness.documents.build_matrix import BuildMatrix
 from harness.documents.campaign import CampaignReport
 from harness.documents.chunk import Chunk, ShardReport
 from harness.documents.finding import CaseDocument, FindingDocument, RegionDocument, RegressionDocument
+from harness.documents.gate_report import GateReport
 from harness.documents.kinds import SCHEMA_VERSION, Kind
 from harness.documents.night_log import NightEntry
 from harness.documents.upgrade_report import UpgradeReport
@@ -49,6 +50,7 @@ DOCUMENTS: Mapping[type[Any], str] = {
     NightEntry: "`nights/log/*.jsonl`, a line each, from `harness night`",
     MorningDocument: "`harness morning --json`",
     CheckVerdict: "`harness check --json`",
+    GateReport: "`harness gate --json`",
 }
 """By class, what writes each document."""
 PLAIN: Mapping[Any, Schema] = {

@@ -61,7 +61,7 @@ class TouchedOp:
     kernels: tuple[str, ...] = ()
     """The names of the kernels and device functions among them."""
     changes_own_kernels: bool = False
-    """True if code of the project outside libraries and outside the declaration differs, such as a suite's kernel."""
+    """True if code of the project outside libraries differs that declares no op, such as a kernel beside a suite."""
     is_new: bool = False
     """True if the earlier tree has no such op."""
 
@@ -107,7 +107,10 @@ def _touched(
     if earlier.digest == later.digest:
         return None
     if _declares(after, op) and not _declares(before, op):
-        return TouchedOp(op=op, places=(), is_new=True, kernels=_kernel_names(later.kernels))
+        has_own = bool(later.kernels & later.own)
+        return TouchedOp(
+            op=op, places=(), is_new=True, kernels=_kernel_names(later.kernels), changes_own_kernels=has_own
+        )
     places = _differing(earlier.places, later.places)
     kernels = (earlier.kernels | later.kernels) & places
     suites = {suite.label for tree in (before, after) if (suite := tree.suite(op.suite)) is not None}

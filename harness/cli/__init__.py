@@ -32,6 +32,7 @@ COMMANDS = {
     "fuzz": "search for failures of the ops that suite files declare",
     "night": "search where the last night ended, and remember",
     "morning": "show what the nights know: what is new, there and gone",
+    "gate": "search what a change touches, and fail for what it breaks",
     "check": "check a kernel against its reference, without a suite",
     "replay": "run the cases of findings again, each in a fresh process",
     "report": "write findings as a page or for other tools, or merge reports",

@@ -11,5 +11,6 @@
     region       `finding.RegionDocument`, from `harness region`.
     bisection    `bisection.BisectionDocument`, from `harness bisect --json`.
     corpus       `studies.corpus.results.CorpusResults`, from `python -m studies.corpus --json`.
+    gate         `gate_report.GateReport`, from `harness gate --json`.
     mutation     `studies.mutation.score.MutationResults`, from `python -m studies.mutation --json`.
 """

@@ -24,3 +24,4 @@ class Kind(StrEnum):
     VERDICT = "verdict"
     NIGHT = "night"
     MORNING = "morning"
+    GATE = "gate"

@@ -74,7 +74,7 @@ def _recorded(
 ) -> tuple[Recorded, ...]:
     match document:
         case CampaignReport() | ShardReport():
-            return tuple(map(_recorded_finding, report_in(document).findings))
+            return tuple(map(recorded_finding, report_in(document).findings))
         case RegressionDocument():
             signature, symptoms, import_paths = document.failure, document.symptoms, document.import_paths
         case CaseDocument():
@@ -92,7 +92,8 @@ def _recorded(
     )
 
 
-def _recorded_finding(finding: Finding) -> Recorded:
+def recorded_finding(finding: Finding) -> Recorded:
+    """Return what a replay of the finding needs."""
     return Recorded(
         case=finding.case,
         signature=finding.fail.signature,

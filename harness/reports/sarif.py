@@ -44,6 +44,12 @@ def sarif(contents: ReportContents, project: Path) -> str:
     return f"{json.dumps({'$schema': SCHEMA, 'version': '2.1.0', 'runs': [run]}, indent=2)}\n"
 
 
+def fault_place(finding: Finding, project: Path) -> tuple[str, int]:
+    """Return the file and line at fault as a repository names them; without a line, those of the op in its suite."""
+    source = finding.fail.source
+    return _op_place(finding, project) if source is None else (_file(finding, source, project), source.line)
+
+
 def _rule(oracle: str) -> Object:
     promise = next((known.promise for known in registry.ALL if known.name == oracle), oracle)
     return {
@@ -126,11 +132,16 @@ def _file(finding: Finding, source: Source, project: Path) -> str:
 
 def _op(finding: Finding, project: Path) -> Object:
     """Return the definition of the op in its suite."""
+    file, line = _op_place(finding, project)
+    return {"artifactLocation": _artifact(file), "region": {"startLine": line}}
+
+
+def _op_place(finding: Finding, project: Path) -> tuple[str, int]:
     suite, _, op = finding.case.op.rpartition(":")
     path = Path(suite)
     file = path if path.is_absolute() else project / path
     name = file.relative_to(project).as_posix() if file.is_relative_to(project) else path.name
-    return {"artifactLocation": _artifact(name or suite), "region": {"startLine": _line_of(file, op)}}
+    return name or suite, _line_of(file, op)
 
 
 def _line_of(file: Path, op: str) -> int:

@@ -47,6 +47,15 @@ class Repository:
 
     path: Path
 
+    def at_top(self) -> "Repository":
+        """Return the same repository by the top of the working tree that the path is in.
+
+        Raises:
+            UsageError: the path is in none.
+            MissingPart: git is not installed.
+        """
+        return Repository(Path(self._git("rev-parse", "--show-toplevel").rstrip("\n")))
+
     def commit(self, revision: str) -> Commit:
         """Return the commit that a branch, tag or hash names.
 
@@ -75,10 +84,28 @@ class Repository:
             raise UsageError(f"{older.short} is no ancestor of {newer.short}: name commits of one branch")
         return (older, *self._log("--first-parent", "--reverse", f"{older.hash}..{newer.hash}"))
 
+    def branch_point(self, revision: str) -> Commit:
+        """Return the commit at which HEAD left a revision; the revision itself if the histories share none.
+
+        Raises:
+            UsageError: the repository has no such revision.
+        """
+        name = f"{revision}^{{commit}}"
+        if revision.startswith("-") or not self._git("rev-parse", "--verify", "--quiet", name, check=False).strip():
+            raise UsageError(f"{self.path} has no revision {revision!r}: fetch it first, if this is a shallow clone")
+        shared = self._git("merge-base", "HEAD", name, check=False).strip()
+        return self.commit(shared or revision)
+
+    def changed_files(self, commit: Commit) -> tuple[str, ...]:
+        """Return the files of the working tree that differ from a commit, untracked ones included, as paths in it."""
+        tracked = self._git("diff", "--name-only", "--no-renames", "-z", commit.hash, "--")
+        untracked = self._git("ls-files", "--others", "--exclude-standard", "-z")
+        return tuple(sorted({*filter(None, tracked.split("\0")), *filter(None, untracked.split("\0"))}))
+
     @contextmanager
     def checked_out(self, commit: Commit) -> Generator[Path]:
         """Check the commit out into a temporary folder, and remove it when the block ends."""
-        with tempfile.TemporaryDirectory(prefix="harness-bisect-", ignore_cleanup_errors=True) as temporary:
+        with tempfile.TemporaryDirectory(prefix="harness-commit-", ignore_cleanup_errors=True) as temporary:
             folder = Path(temporary, commit.short)
             try:
                 self._git(*NO_HOOKS, "worktree", "add", "--detach", "--quiet", str(folder), commit.hash)
@@ -108,7 +135,7 @@ class Repository:
                 timeout=GIT_LIMIT_S,
             )
         except FileNotFoundError:
-            raise MissingPart("--repo needs git: apt-get install git") from None
+            raise MissingPart("git is not installed: apt-get install git") from None
         except subprocess.TimeoutExpired:
             raise UsageError(f"{self.path}: git {arguments[0]} did not end within {GIT_LIMIT_S:g} s") from None
         if finished.returncode and check:
