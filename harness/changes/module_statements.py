@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
-from harness.changes.name_uses import ImportTarget, dotted, import_targets, stored_names
+from harness.changes.name_uses import ImportTarget, Use, dotted, import_targets, stored_names, uses_of
 
 WITHOUT_EFFECT = (ast.Import, ast.ImportFrom, ast.Pass, ast.Global, ast.Delete)
 ASSIGNMENTS = (ast.Assign, ast.AnnAssign, ast.AugAssign)
@@ -32,6 +32,11 @@ class ModuleStatement:
     """True for functions that Triton compiles: kernels and device functions."""
 
     @cached_property
+    def uses(self) -> frozenset[Use]:
+        """What it uses by name."""
+        return uses_of(self.nodes, self.module.package)
+
+    @cached_property
     def digest(self) -> str:
         """The same for equal code: comments, docstrings and layout do not count."""
         return hashlib.sha256("\n".join(map(ast.dump, self.nodes)).encode()).hexdigest()
@@ -48,11 +53,10 @@ class NameBinding:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class ModuleSource:
-    """One Python file."""
+    """The content of one Python file, wherever it lies."""
 
     name: str
     """Its dotted name; empty for a file that is loaded by its path."""
-    path: Path
     label: str
     """Its path below its root, the same in every checkout."""
     is_package: bool = False
@@ -92,18 +96,16 @@ class ModuleSource:
         yield from self.effects
 
 
-def read_module(path: Path, *, name: str, label: str, is_of_project: bool) -> ModuleSource:
-    """Read a file.  One that is no Python counts as one statement, its text."""
-    text = path.read_text(encoding="utf-8", errors="replace") if path.is_file() else ""
+def parsed_module(text: str, *, name: str, label: str, is_of_project: bool) -> ModuleSource:
+    """Parse the text of a file.  One that is no Python counts as one statement, its text."""
     try:
         tree = ast.parse(text)
     except (SyntaxError, ValueError):
         tree = ast.Module(body=[ast.Expr(ast.List([ast.Constant(text)], ast.Load()))], type_ignores=[])
     module = ModuleSource(
         name=name,
-        path=path,
         label=label,
-        is_package=path.name == "__init__.py" or not path.suffix,
+        is_package=Path(label).name == "__init__.py" or not Path(label).suffix,
         is_of_project=is_of_project,
         is_dynamic=any(map(_is_dynamic, ast.walk(tree))),
     )

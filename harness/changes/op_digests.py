@@ -44,6 +44,10 @@ class ReachedCode:
     """The places that Triton compiles."""
     own: frozenset[SourcePlace]
     """The places outside libraries: the suite, and what it loads."""
+    suite: str
+    """The suite's file as its places have it; empty if there is none."""
+    is_declared: bool
+    """True if a statement of the suite binds the op's name."""
 
     @property
     def digest(self) -> str:
@@ -81,14 +85,20 @@ def reached_code(ops: Iterable[Op], tree: SourceTree) -> Mapping[str, ReachedCod
     """Return what each op reaches, by its id."""
     reaching = Reaching(tree)
     data: dict[ModuleSource, Mapping[SourcePlace, str]] = {}
-    return {op.id: _code_of(reaching.from_op(op.suite, op.name), data) for op in ops}
+    return {op.id: _code_of(op, reaching.from_op(op.suite, op.name), tree, data) for op in ops}
 
 
 def touched(ops: Iterable[Op], before: SourceTree, after: SourceTree) -> tuple[TouchedOp, ...]:
     """Return the ops for which the trees differ, each with what differs."""
     ops = tuple(ops)
-    earlier, later = reached_code(ops, before), reached_code(ops, after)
-    return tuple(filter(None, (_touched(op, earlier[op.id], later[op.id], before, after) for op in ops)))
+    return touched_by(ops, reached_code(ops, before), reached_code(ops, after))
+
+
+def touched_by(
+    ops: Iterable[Op], earlier: Mapping[str, ReachedCode], later: Mapping[str, ReachedCode]
+) -> tuple[TouchedOp, ...]:
+    """As `touched`, of what the ops reach in each tree."""
+    return tuple(filter(None, (_touched(op, earlier[op.id], later[op.id]) for op in ops)))
 
 
 def changed_places(labels: Iterable[str], before: SourceTree, after: SourceTree) -> frozenset[SourcePlace]:
@@ -101,26 +111,19 @@ def changed_places(labels: Iterable[str], before: SourceTree, after: SourceTree)
     return frozenset(places)
 
 
-def _touched(
-    op: Op, earlier: ReachedCode, later: ReachedCode, before: SourceTree, after: SourceTree
-) -> TouchedOp | None:
+def _touched(op: Op, earlier: ReachedCode, later: ReachedCode) -> TouchedOp | None:
     if earlier.digest == later.digest:
         return None
-    if _declares(after, op) and not _declares(before, op):
+    if later.is_declared and not earlier.is_declared:
         has_own = bool(later.kernels & later.own)
         return TouchedOp(
             op=op, places=(), is_new=True, kernels=_kernel_names(later.kernels), changes_own_kernels=has_own
         )
     places = _differing(earlier.places, later.places)
     kernels = (earlier.kernels | later.kernels) & places
-    suites = {suite.label for tree in (before, after) if (suite := tree.suite(op.suite)) is not None}
+    suites = {earlier.suite, later.suite}
     own = (place for place in places & (earlier.own | later.own) if place in kernels or place.file not in suites)
     return TouchedOp(op=op, places=tuple(sorted(places)), kernels=_kernel_names(kernels), changes_own_kernels=any(own))
-
-
-def _declares(tree: SourceTree, op: Op) -> bool:
-    suite = tree.suite(op.suite)
-    return suite is not None and op.name in suite.bindings
 
 
 def _kernel_names(places: Iterable[SourcePlace]) -> tuple[str, ...]:
@@ -128,17 +131,23 @@ def _kernel_names(places: Iterable[SourcePlace]) -> tuple[str, ...]:
 
 
 def _code_of(
-    statements: Iterable[ModuleStatement], known: dict[ModuleSource, Mapping[SourcePlace, str]]
+    op: Op,
+    reached: Iterable[ModuleStatement],
+    tree: SourceTree,
+    known: dict[ModuleSource, Mapping[SourcePlace, str]],
 ) -> ReachedCode:
-    statements = tuple(statements)
+    statements = tuple(reached)
     modules = {statement.module for statement in statements if not statement.module.is_of_project}
     for module in modules - known.keys():
-        known[module] = dict(_data_beside(module))
+        known[module] = dict(_data_beside(module, tree.path_of(module).parent))
     data = {place: digest for module in modules for place, digest in known[module].items()}
+    suite = tree.suite(op.suite)
     return ReachedCode(
         places={**_joined(statements), **data},
         kernels=frozenset(_place_of(statement) for statement in statements if statement.is_kernel),
         own=frozenset(_place_of(statement) for statement in statements if statement.module.is_of_project),
+        suite=suite.label if suite else "",
+        is_declared=suite is not None and op.name in suite.bindings,
     )
 
 
@@ -162,8 +171,7 @@ def _place_of(statement: ModuleStatement) -> SourcePlace:
     return SourcePlace(file=statement.module.label, name=statement.name)
 
 
-def _data_beside(module: ModuleSource) -> Iterator[tuple[SourcePlace, str]]:
-    folder = module.path.parent
+def _data_beside(module: ModuleSource, folder: Path) -> Iterator[tuple[SourcePlace, str]]:
     label = Path(module.label).parent
     if not label.parts:  # the folder of a whole project
         return

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from harness.changes.module_statements import ModuleSource, ModuleStatement
-from harness.changes.name_uses import FileUse, ImportTarget, NameUse, TextUse, Use, uses_of
+from harness.changes.name_uses import FileUse, ImportTarget, NameUse, TextUse, Use
 from harness.changes.source_tree import SourceTree
 
 FUNCTION = re.compile(r"([A-Za-z_][\w.]*):(\w+)")
@@ -49,8 +49,7 @@ class Reaching:
 
     def _successors(self, statement: ModuleStatement) -> tuple[ModuleStatement, ...]:
         if statement not in self._next:
-            uses = uses_of(statement.nodes, statement.module.package)
-            self._next[statement] = tuple(self._used(statement.module, uses))
+            self._next[statement] = tuple(self._used(statement.module, statement.uses))
         return self._next[statement]
 
     def _used(self, module: ModuleSource, uses: Iterable[Use]) -> Iterator[ModuleStatement]:
@@ -171,17 +170,16 @@ class Reaching:
 
     def _paths(self, module: ModuleSource, file: str) -> Iterator[Path]:
         """Yield the path of a file beside a module; of `=NAME`, each text in the statements that bind the name."""
-        folder = module.path.parent
+        folder = self._tree.path_of(module).parent
         if not file.startswith("="):
             yield folder / file
             return
         for bound in module.bindings.get(file[1:], ()):
-            texts = uses_of(bound.statement.nodes, module.package)
-            yield from (folder / use.text for use in texts if isinstance(use, TextUse))
+            yield from (folder / use.text for use in bound.statement.uses if isinstance(use, TextUse))
 
     def _texted(self, module: ModuleSource, text: str) -> Iterator[ModuleStatement]:
         """Yield what a text in a suite names: a function of the library, or a Python file beside the suite."""
         if named := FUNCTION.fullmatch(text):
             yield from self._imported(ImportTarget(module=named[1], name=named[2]), (), set())
-        elif text.endswith(".py") and "\n" not in text and (path := module.path.parent / text).is_file():
+        elif text.endswith(".py") and "\n" not in text and (path := self._tree.path_of(module).parent / text).is_file():
             yield from self._whole(self._tree.file(path), set())

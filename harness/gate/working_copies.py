@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from harness import libraries
-from harness.changes.op_digests import DATA, SourcePlace, TouchedOp, changed_places, reached_code, touched
-from harness.changes.source_tree import SourceTree
+from harness.changes.op_digests import DATA, SourcePlace, TouchedOp, changed_places, reached_code, touched_by
+from harness.changes.source_tree import ParsedFiles, SourceTree
 from harness.errors import LibraryError, UsageError
 from harness.libraries import importable_root, portable
 from harness.model.op import Op
@@ -32,9 +32,9 @@ class WorkingCopy:
     libraries: tuple[str, ...]
     """As `--with` takes them."""
 
-    def tree(self, cache: Path) -> SourceTree:
+    def tree(self, cache: Path, parsed: ParsedFiles) -> SourceTree:
         """Return its source files; a library that has to be built is installed first."""
-        return SourceTree([root for spec in self.libraries for root in self._roots(spec, cache)], self.project)
+        return SourceTree([root for spec in self.libraries for root in self._roots(spec, cache)], self.project, parsed)
 
     def holds(self, spec: str) -> bool:
         """Return True if a library is in the repository."""
@@ -90,14 +90,12 @@ def changed_code(
     """Return what differs for the ops; `files` are the paths that differ, below the top of the repository."""
     if whole := (*_changed_settings(base, head), *_changed_sources(files, head)):
         return ChangedCode(ops=tuple(TouchedOp(op=op, places=whole) for op in ops))
-    before, after = base.tree(cache), head.tree(cache)
-    changes = touched(ops, before, after)
+    parsed = ParsedFiles()
+    before, after = base.tree(cache, parsed), head.tree(cache, parsed)
+    reached_now = reached_code(ops, after)
+    changes = touched_by(ops, reached_code(ops, before), reached_now)
     reached = {place for each in changes for place in each.places}
-    packages = {
-        Path(place.file).parts[0]
-        for code in reached_code(ops, after).values()
-        for place in code.places.keys() - code.own
-    }
+    packages = {Path(place.file).parts[0] for code in reached_now.values() for place in code.places.keys() - code.own}
     labels = [label for label in _labels(files, after, head) if Path(label).parts[0] in packages]
     others = {place for place in changed_places(labels, before, after) - reached if place.name}
     return ChangedCode(ops=changes, unreached=tuple(sorted(others)))

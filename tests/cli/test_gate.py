@@ -80,6 +80,16 @@ def test_a_new_bug_fails_and_is_told_in_every_form(git: Git) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
+def test_a_new_bug_becomes_one_file_that_shows_it(git: Git) -> None:
+    edit(git, DOUBLING, MASKED, UNMASKED)
+    done, document = searched(git, "--reproducers", "files")
+    (judged,) = document["findings"]
+    file = git.folder / "files" / f"repro-{judged['finding']}.py"
+    assert (done.status, file.is_file(), "NOT CONFIRMED" in done.err) == (1, True, False), done.err
+
+
+@pytest.mark.slow
 def test_a_bug_of_the_base_passes_under_any_name(git: Git) -> None:
     edit(git, DOUBLING, MASKED, UNMASKED)
     git.commit("A bug")
@@ -125,6 +135,24 @@ def test_an_op_that_cannot_be_checked_is_said(git: Git) -> None:
     assert (done.status, document["verdict"]) == (3, "not checked")
     assert document["changes"] == [{"op": "suites/two.py:unknown", "through": [], "kernels": [], "is_new": True}]
     assert "not checked: " in done.out.splitlines()[-1]
+
+
+def test_a_new_regression_touches_its_op_and_is_replayed(git: Git) -> None:
+    (git.folder / "suites" / "two.py").write_text(suite_of("faultless", "overlapping"), encoding="utf-8")
+    git.commit("Two ops")
+    project = Project(git.folder)
+    found = project.harness("fuzz", "suites", "--op", "overlapping", "--cases", "20", "--seed", "1", *ENGINE)
+    assert found.status == 1
+    (stored,) = (git.folder / ".harness" / "findings").glob("[!.]*")
+    assert project.harness("keep", stored.name).status == 0
+    done, document = searched(git, *ENGINE)
+    (change,) = document["changes"]
+    assert (change["op"], change["through"]) == (
+        "suites/two.py:overlapping",
+        [f"suites/regressions/{stored.name}.json"],
+    )
+    assert "replayed 1 kept regression first" in done.out
+    assert (done.status, [judged["standing"] for judged in document["findings"]]) == (0, ["at the base too"])
 
 
 def test_another_library_touches_every_op(git: Git) -> None:

@@ -119,6 +119,36 @@ def test_a_folder_without_a_repository_is_named(tmp_path: Path, monkeypatch: pyt
             Repository(folder).commit("HEAD")
 
 
+def test_a_branch_point_is_where_the_histories_part(git: Git) -> None:
+    git("switch", "--quiet", "--create", "later", "main~2")
+    git.commit("own work")
+    repository = Repository(git.folder / ".git" / "..").at_top()
+    assert repository.path == git.folder
+    assert [repository.branch_point(name).subject for name in ("main", "later", "main~3")] == [
+        "second",
+        "own work",
+        "first",
+    ]
+    git("switch", "--quiet", "--orphan", "apart")
+    git.commit("apart")
+    assert repository.branch_point("main").subject == "third"
+    with pytest.raises(UsageError, match="has no revision 'nowhere': fetch it first"):
+        repository.branch_point("nowhere")
+
+
+def test_changed_files_are_those_of_the_working_tree(git: Git) -> None:
+    git.commit("more", gone="1\n", ünï="1\n", same="1\n")
+    (git.folder / ".gitignore").write_text("ignored.py\n", encoding="utf-8")
+    (git.folder / "gone.py").unlink()
+    (git.folder / "ünï.py").write_text("2\n", encoding="utf-8")
+    for name in ("ignored.py", "folder/new.py"):
+        (git.folder / name).parent.mkdir(exist_ok=True)
+        (git.folder / name).write_text("3\n", encoding="utf-8")
+    repository = Repository(git.folder)
+    changed = repository.changed_files(repository.commit("HEAD"))
+    assert changed == (".gitignore", "folder/new.py", "gone.py", "ünï.py")
+
+
 def test_a_short_hash_has_twelve_digits() -> None:
     assert Commit(hash="0123456789abcdef", subject="").short == "0123456789ab"
 
