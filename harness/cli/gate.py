@@ -96,7 +96,8 @@ class _Gate:
 
     def compare_and_search(self) -> None:
         """Find what the change touches, search it, and replay the findings at the base."""
-        files = tuple(filter(is_code, self._repository.changed_files(self._commit)))
+        changed = self._repository.changed_files(self._commit)
+        files = tuple(file for file in changed if is_code(file, self._repository.path))
         if not files:
             return
         with self._repository.checked_out(self._commit) as folder:

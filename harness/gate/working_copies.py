@@ -5,7 +5,7 @@ A library inside the repository is taken from each.  Any other is the same for b
 
 import os
 from collections.abc import Collection, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from harness import libraries
@@ -88,12 +88,12 @@ def changed_code(
     ops: tuple[Op, ...], files: Collection[str], base: WorkingCopy, head: WorkingCopy, cache: Path
 ) -> ChangedCode:
     """Return what differs for the ops; `files` are the paths that differ, below the top of the repository."""
-    if whole := (*_changed_settings(base, head), *_changed_sources(files, head)):
-        return ChangedCode(ops=tuple(TouchedOp(op=op, places=whole) for op in ops))
     parsed = ParsedFiles()
     before, after = base.tree(cache, parsed), head.tree(cache, parsed)
     reached_now = reached_code(ops, after)
     changes = touched_by(ops, reached_code(ops, before), reached_now)
+    if whole := (*_changed_settings(base, head), *_changed_sources(files, head)):
+        return ChangedCode(ops=tuple(_with_places(ops, changes, whole)))
     reached = {place for each in changes for place in each.places}
     packages = {Path(place.file).parts[0] for code in reached_now.values() for place in code.places.keys() - code.own}
     labels = [label for label in _labels(files, after, head) if Path(label).parts[0] in packages]
@@ -101,9 +101,19 @@ def changed_code(
     return ChangedCode(ops=changes, unreached=tuple(sorted(others)))
 
 
-def is_code(file: str) -> bool:
-    """Return True if a change of the file may change what an op does."""
-    return Path(file).suffix in CODE
+def is_code(file: str, root: Path) -> bool:
+    """Return True if a change of the file, or of the submodule, may change what an op does."""
+    return Path(file).suffix in CODE or (root / file).is_dir()
+
+
+def _with_places(
+    ops: Iterable[Op], changes: Iterable[TouchedOp], whole: tuple[SourcePlace, ...]
+) -> Iterator[TouchedOp]:
+    """Yield every op, touched by these places too."""
+    known = {touched.op.id: touched for touched in changes}
+    for op in ops:
+        touched = known.get(op.id) or TouchedOp(op=op, places=())
+        yield replace(touched, places=(*whole, *touched.places))
 
 
 def _changed_settings(base: WorkingCopy, head: WorkingCopy) -> Iterator[SourcePlace]:

@@ -10,7 +10,7 @@ import pytest
 
 from harness.libraries import resolve
 from harness.settings import Settings
-from tests.cli.command_line import Finished, Project
+from tests.cli.command_line import Finished, Project, cpu_seconds_of_children
 from tests.findings.bisection.test_worktrees import Git
 from tests.gate.small_library import edit
 
@@ -81,9 +81,9 @@ def test_a_bug_of_the_base_passes_and_is_said(git: Git) -> None:
 def test_a_comment_in_a_kernel_passes_in_seconds(git: Git) -> None:
     edit(git, KERNELS, FIXED, f"# gates\n        {FIXED}")
     edit(git, "README.md", "Kernels", "Fast kernels")
-    begun = time.monotonic()
+    begun = cpu_seconds_of_children()
     done, document = gated(git)
-    assert time.monotonic() - begun < 5
+    assert cpu_seconds_of_children() - begun < 5
     assert (done.status, document["changes"], document["campaign"]) == (0, [], None)
 
 

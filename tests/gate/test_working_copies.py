@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from harness.changes.source_tree import ParsedFiles
-from harness.gate.working_copies import ChangedCode, WorkingCopy, base_of, changed_code, working_tree
+from harness.gate.working_copies import ChangedCode, WorkingCopy, base_of, changed_code, is_code, working_tree
 from harness.project_settings import read_project_settings
 from harness.suite import load_suite
 from tests.gate.small_library import DOUBLING, NEGATION, SUITE
@@ -76,6 +76,28 @@ def test_compiled_sources_touch_every_op(folders: tuple[Path, Path]) -> None:
     assert [(touched.op.name, str(touched.places[0])) for touched in code.ops] == [
         ("double", "kernels/src/small/fast.cu"),
         ("negate", "kernels/src/small/fast.cu"),
+    ]
+
+
+def test_compiled_sources_do_not_hide_a_suites_own_kernels(folders: tuple[Path, Path]) -> None:
+    base, head = folders
+    beside = SUITE.replace("import op,", "import beside, op,")
+    beside = beside.replace("from small import doubling\n\n    return doubling", 'return beside(__file__, "own.py")')
+    for folder in folders:
+        write(folder, "kernels/suites/two.py", beside)
+        write(folder, "kernels/suites/own.py", DOUBLING)
+    write(head, "kernels/suites/own.py", DOUBLING.replace("2 * values", "values * 2"))
+    code = changed(base, head, "kernels/src/small/fast.cu", "")
+    assert [(each.op.name, each.changes_own_kernels) for each in code.ops] == [("double", True), ("negate", False)]
+
+
+def test_a_submodule_counts_as_code(tmp_path: Path) -> None:
+    (tmp_path / "libraries" / "fast").mkdir(parents=True)
+    assert [is_code(file, tmp_path) for file in ("libraries/fast", "a.py", "LICENSE", "a.md")] == [
+        True,
+        True,
+        False,
+        False,
     ]
 
 
