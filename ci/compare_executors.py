@@ -1,7 +1,7 @@
 """Compare the two executors of the virtual GPU, native code and the NumPy machine, on cases of suites.
 
 `compare_executors.py --with fla-core==0.6.0 --cases 20 suites/fla/norm.py ...` prints a line for each kernel.  The exit
-status is 1 if memory events differ, or elements differ by more than a rounding.
+status is 1 if memory events or executed lines differ, or elements differ by more than a rounding.
 """
 
 import argparse
@@ -65,11 +65,12 @@ def _compare(spec: WorkerSpec, drawn: Mapping[str, Sequence[Case]]) -> int:
             ending = loaded.engine.run(loaded.ops[name], case).ending
             if isinstance(ending, Raised) and "/harness/engines/virtual/native/" in ending.traceback:
                 print(f"{name}: {ending.kind}: {ending.message}\n{ending.traceback}")
-    print(f"{'kernel':56} launches native bailouts  elements  differ    largest  events")
+    print(f"{'kernel':56} launches native bailouts  elements  differ    largest  events   lines")
     wrong = 0
     for kernel, one in sorted(comparison.kernels.items()):
         bad = (
             one.launches_with_other_events
+            or one.launches_with_other_lines
             or one.largest_difference > LARGEST_DIFFERENCE
             or one.differing_elements > 1 + MOST_DIFFERING * one.elements
         )
@@ -77,6 +78,7 @@ def _compare(spec: WorkerSpec, drawn: Mapping[str, Sequence[Case]]) -> int:
         print(
             f"{kernel[:56]:56} {one.launches:8} {one.native:6} {one.bailouts:8} {one.elements:9} "
             f"{one.differing_elements:7} {one.largest_difference:10.1e} {one.launches_with_other_events:7} "
+            f"{one.launches_with_other_lines:7} "
             f"{'WRONG ' if bad else ''}{one.declined}"
         )
     total = sum(one.launches for one in comparison.kernels.values())

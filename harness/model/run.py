@@ -30,6 +30,7 @@ from harness.model.ending import (
     Wait,
 )
 from harness.model.engine_traits import EngineTraits, traits_of_engine
+from harness.model.executed_lines import ExecutedLines
 from harness.model.later_calls import GraphReplay, LaterCall
 from harness.model.launch_difference import CaseAgreement
 from harness.model.picture import ElementSpan, Spread
@@ -711,6 +712,8 @@ class Run:
     engine: str
     ending: Ending
     launches: tuple[Launch, ...] = ()
+    lines: tuple[ExecutedLines, ...] = ()
+    """The lines of kernels that the launches executed; empty on engines other than the virtual GPU's TTIR machine."""
     results: tuple[Result, ...] = ()
     """Those that could be compared."""
     notes: tuple[str, ...] = ()

@@ -72,6 +72,8 @@ class Operation:
     """No operation uses a result."""
 
 
+STANDARD_LIBRARY = "/triton/language/"
+"""A part of the paths of Triton's own functions."""
 UNREAD = "unread"
 """The operation that stands for the body of a kernel of which only the signature is read.  It takes all arguments."""
 Attribute = int | float | str | bool | tuple[int, ...]
@@ -92,6 +94,8 @@ class Block:
     label: str
     arguments: tuple[int, ...]
     operations: list[Operation] = field(default_factory=list["Operation"])
+    number: int = 0
+    """Its index in `Module.blocks`."""
 
 
 @dataclass(slots=True)
@@ -103,6 +107,14 @@ class TtirRegion:
     @property
     def entry(self) -> Block:
         return self.blocks[0]
+
+    def all_blocks(self) -> Iterator[Block]:
+        """Yield all blocks, including those of inner regions."""
+        for block in self.blocks:
+            yield block
+            for operation in block.operations:
+                for inner in operation.regions:
+                    yield from inner.all_blocks()
 
     def all_operations(self) -> Iterator[Operation]:
         """Yield the operations of all blocks, including those of inner regions."""
@@ -142,7 +154,15 @@ class Module:
 
     functions: Mapping[str, Function]
     locations: Mapping[str, str]
+    blocks: tuple[Block, ...] = field(init=False)
+    """The blocks of all functions, in an order that depends only on the text."""
     _sources: dict[str, Source | None] = field(default_factory=dict[str, "Source | None"])
+
+    def __post_init__(self) -> None:
+        bodies = (function.body for function in self.functions.values())
+        self.blocks = tuple(block for body in bodies for block in body.all_blocks())
+        for number, block in enumerate(self.blocks):
+            block.number = number
 
     @property
     def kernel(self) -> Function:
@@ -155,10 +175,14 @@ class Module:
         This is the innermost frame outside Triton's own standard library, after inlining.
         """
         if location not in self._sources:
-            frames = list(self._frames(location, 0))
-            outside = [frame for frame in frames if "/triton/language/" not in frame.file]
+            frames = self._frames(location, 0)
+            outside = [frame for frame in frames if STANDARD_LIBRARY not in frame.file]
             self._sources[location] = (outside or frames or [None])[0]
         return self._sources[location]
+
+    def call_stack(self, location: str) -> tuple[Source, ...]:
+        """Return the places of a `loc(…)` text outside Triton's standard library, from a callee to its callers."""
+        return tuple(frame for frame in self._frames(location, 0) if STANDARD_LIBRARY not in frame.file)
 
     def _frames(self, text: str, depth: int) -> list[Source]:
         if depth > 64:  # aliases of damaged text may refer to each other

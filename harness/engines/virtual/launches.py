@@ -3,6 +3,7 @@
 import hashlib
 import json
 import time
+from collections import Counter
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
@@ -32,6 +33,7 @@ from harness.engines.triton.triton_seam import (
     allocate_scratch,
     version,
 )
+from harness.engines.ttir.block_lines import BlockLines
 from harness.engines.ttir.flows import steered_accesses
 from harness.engines.ttir.parser import parse
 from harness.engines.ttir.waiting_kernels import may_wait
@@ -66,6 +68,7 @@ from harness.execution.poison import Poison
 from harness.execution.unwritten_memory import LastStore
 from harness.model.case import LaneFill, ProgramOrder, Scale
 from harness.model.device import DeviceProfile
+from harness.model.executed_lines import ExecutedLines, FileLines
 from harness.model.kernel_resources import Resources
 from harness.model.run import (
     AccessSite,
@@ -113,6 +116,9 @@ class VirtualCaseLaunches:
     stored: dict[int, StoredTensor] = field(default_factory=dict[int, StoredTensor])
     """By address of a storage of fresh memory, the view through which a launch stored to it last."""
 
+    executed: Counter[tuple[FileLines, ...]] = field(default_factory=Counter[tuple[FileLines, ...]])
+    """How many launches executed the same lines of kernels."""
+
     checks_threads: bool = True
     """False for a run that repeats another one, whose threads were checked."""
     traced: dict[str, int] = field(default_factory=dict[str, int])
@@ -145,6 +151,9 @@ class VirtualCaseLaunches:
     def partly_stored(self) -> tuple[PartlyStored, ...]:
         """Return the tensors with elements that nothing has stored, while their memory is remembered."""
         return tuple(rest for tensor in self.stored.values() if (rest := tensor.rest()) is not None)
+
+    def executed_lines(self) -> tuple[ExecutedLines, ...]:
+        return tuple(ExecutedLines(files=files, launches=launches) for files, launches in self.executed.items())
 
     def add_seconds(self, part: str, seconds: float) -> None:
         self.seconds[part] = self.seconds.get(part, 0.0) + seconds
@@ -276,7 +285,12 @@ class Launches:
         if key not in self._compiled_kernels:
             began = time.perf_counter()
             facts = self._read_facts(request.ttir, options)
-            compiled = CompiledTtir(facts, self._thread_check(request.ttir, facts), may_wait=may_wait(facts.module))
+            compiled = CompiledTtir(
+                facts,
+                self._thread_check(request.ttir, facts),
+                may_wait=may_wait(facts.module),
+                lines=BlockLines(facts.module),
+            )
             self.case_launches.add_seconds("parse", time.perf_counter() - began)
             if any(operation.name in SCRATCH_OPERATIONS for operation in facts.module.kernel.body.all_operations()):
                 resources = self._compile_now(request.ttir, options)
@@ -373,10 +387,16 @@ class Launches:
                 events.drop_strays(steering.accesses)
                 case.launches[-1] = replace(case.launches[-1], steered_by=steering.names)
             case.memory += events.finish(launch.kernel, len(case.launches) - 1, arguments, source)
+            self._count_lines(compiled, launch)
             case.add_seconds("execution", time.perf_counter() - began)
         if case.deadlocked is not None:
             raise stuck_error(case.deadlocked)
         _end_watched(watched, launch)
+
+    def _count_lines(self, compiled: "CompiledTtir", launch: PreparedLaunch) -> None:
+        """Count the lines that the launch has executed; an engine without TTIR's blocks has none."""
+        if any(launch.context.entered):
+            self.case_launches.executed[compiled.lines.executed(launch.context.entered)] += 1
 
     def resident(self, compiled: "CompiledTtir", request: LaunchRequest, launch: PreparedLaunch) -> ResidentLaunch:
         """Return a launch with the numbers of programs that the GPU holds."""
@@ -437,6 +457,7 @@ class Launches:
                 arch=self.device.arch,
                 poison_of=self._poison_of,
                 step_limit=self.settings.step_limit,
+                entered=bytearray(len(module.blocks)),
             ),
             binding=bind(),
             bind=bind,
@@ -514,6 +535,7 @@ class CompiledTtir:
     threads: ThreadRaceCheck
     may_wait: bool
     """A program may wait for another one."""
+    lines: BlockLines
     scratch_bytes_per_program: int = 0
     scratch_align: int = 128
     occupancy: Occupancy | None = None

@@ -78,6 +78,8 @@ class LaunchContext:
     """The most trips of a loop with a bound."""
     begins_at_ends: bool = False
     """A loop that carries nothing from trip to trip begins with its first trips, its last ones and some between."""
+    entered: bytearray
+    """A byte for each of `Module.blocks`, 1 once a program has entered the block."""
 
 
 class Machine:
@@ -98,6 +100,7 @@ class Machine:
         """A mask of the programs that execute the current part; None for all of them."""
         self.printed_lines = 0
         """Lines that programs of the launch have printed."""
+        self._entered = context.entered
         self._poison_of = context.poison_of
         self._handlers = context.handlers
         self._ids: Array = np.zeros(0, np.int64)
@@ -237,6 +240,7 @@ class Machine:
         return self._run_block(region.entry, frame, arguments)
 
     def _run_block(self, block: Block, frame: list[Value], arguments: Sequence[Value]) -> Values:
+        self._entered[block.number] = 1
         for slot, argument in zip(block.arguments, arguments, strict=True):
             frame[slot] = argument
         for operation in block.operations:

@@ -5,6 +5,7 @@
     word 4        The address of the counters of undefined lanes, one for each load.
     word 5        The value of undefined lanes, as an integer.
     word 6        The address of the records of uninitialised reads.
+    word 7        The address of the flags of entered blocks, a byte for each of `Module.blocks`.
     then          The parameters: six words for a pointer, one for a number.
 
 The records are a count, then columns of elements, programs and load sites.  Each column has spare space at its end,
@@ -17,7 +18,7 @@ from enum import IntEnum
 
 from harness.engines.ttir.ir import Function
 
-HEADER_WORDS = 7
+HEADER_WORDS = 8
 MOST_RECORDS = 1 << 20
 """A launch with more records bails out to the machine."""
 _COLUMN_WORDS = MOST_RECORDS + 64

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from harness.engines.ttir.block_lines import BlockLines
 from harness.engines.virtual.memory.arguments import Argument
 from harness.engines.virtual.memory.events import EventCollector
 from harness.engines.virtual.native.native_code import NativeCode
@@ -35,12 +36,16 @@ class ExecutorAgreement:
     """The largest difference of two elements, relative to the largest element of their tensor."""
     launches_with_other_events: int = 0
     """Launches for which the two reported different events."""
+    launches_with_other_lines: int = 0
+    """Launches of which the two executed different lines."""
 
 
 @dataclass(slots=True)
 class _NativeResult:
     after: Mapping[int, Array]
     """Bytes of each storage after the native launch, by address."""
+    entered: bytes
+    """The flags of the blocks that native code entered."""
     native_events: EventCollector
     machine_events: EventCollector
     """Filled while the machine runs."""
@@ -67,7 +72,9 @@ class Comparison:
             after = {address: buffer.bytes.copy() for address, buffer in buffers.items()}
             for address, buffer in buffers.items():
                 buffer.bytes[...] = before[address]
-            self._native_result = _NativeResult(after, native_events, events)
+            entered = launch.context.entered
+            self._native_result = _NativeResult(after, bytes(entered), native_events, events)
+            entered[:] = bytes(len(entered))
         elif declined := self.native.declined(launch):
             agreement.declined = declined
         else:
@@ -84,6 +91,8 @@ class Comparison:
         agreement = self.kernels[launch.module.kernel.name]
         reported = [_reported_events(events, launch) for events in (pending.native_events, pending.machine_events)]
         agreement.launches_with_other_events += reported[0] != reported[1]
+        lines = BlockLines(launch.module)
+        agreement.launches_with_other_lines += lines.executed(pending.entered) != lines.executed(launch.context.entered)
         kinds = [parameter.type.pointee for parameter in launch.module.kernel.parameters if parameter.type.is_pointer]
         for argument, kind in zip(launch.binding.arguments, kinds, strict=True):
             if argument.buffer is not None and argument.buffer.track_readers and kind is not None:

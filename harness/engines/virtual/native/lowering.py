@@ -69,6 +69,8 @@ class PreparedNames:
     counters: str
     fill: str
     records: str
+    entered: str
+    """The address of the flags of entered blocks."""
     pointers: Mapping[int, tuple[str, ...]]
     """The words of each argument, in the order of `Word`."""
     bail: str
@@ -93,7 +95,7 @@ class Lowering:
         self.arena = Arena()
         self.values: dict[int, Value] = {}
         self.sites: list[ReportedLoad] = []
-        self.names = PreparedNames("", "", ("", "", ""), "", "", "", {}, "")
+        self.names = PreparedNames("", "", ("", "", ""), "", "", "", "", {}, "")
         self.depth = 0
         self._handlers = handlers
         self._numbers = {id(operation): number for number, operation in enumerate(numbered(module))}
@@ -210,6 +212,8 @@ class Lowering:
 
     def lower_block(self, block: Block) -> list[Value]:
         """Lower a block; returns the operands of its terminator."""
+        flag = self.code.value(f"getelementptr i8, ptr {self.names.entered}, i64 {block.number}")
+        self.code.do(f"store i8 1, ptr {flag}")
         for operation in block.operations:
             if operation.name in TERMINATORS:
                 results = [self.values[slot] for slot in operation.operands]

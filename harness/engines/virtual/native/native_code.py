@@ -107,8 +107,9 @@ class NativeCode:
         code = self._finished_code(module, variant, waits=waits)
         if code is None:
             return False
-        native_launch = NativeLaunch(module.kernel, binding.values, binding.arguments, launch.context.grid)
-        return native_launch.run(code, self._scratch, launch.context.lane_fill, events)
+        context = launch.context
+        native_launch = NativeLaunch(module.kernel, binding.values, binding.arguments, context.grid)
+        return native_launch.run(code, self._scratch, context.lane_fill, events, context.entered)
 
     def record_machine_time(self, launch: PreparedLaunch, seconds: float) -> None:
         """Account for the machine's time; once the kernel's budget is spent, compilation starts."""

@@ -102,14 +102,25 @@ class NativeLaunch:
                 assert isinstance(value, np.ndarray)
                 self._words[entry.first_word] = _number(value)
 
-    def run(self, code: LoadedKernel, scratch: NativeScratch, lane_fill: LaneFill, events: EventCollector) -> bool:
-        """Run the launch; returns False after a bailout.  On success, reports its loads' events to `events`."""
+    def run(
+        self,
+        code: LoadedKernel,
+        scratch: NativeScratch,
+        lane_fill: LaneFill,
+        events: EventCollector,
+        entered: bytearray,
+    ) -> bool:
+        """Run the launch; returns False after a bailout.  On success, reports its loads' events to `events`.
+
+        Sets the flags of the blocks that programs enter.
+        """
         self._save()
         counters = np.zeros(max(1, len(code.places)), np.int64)
         self._words[3] = scratch.arena(code.arena_bytes)
         self._words[4] = counters.ctypes.data
         self._words[5] = ODD_FILL if lane_fill is LaneFill.ODD else 0
         self._words[6] = scratch.fresh_records()
+        self._words[7] = ctypes.addressof(ctypes.c_char.from_buffer(entered))
         if _CALL(code.code.address)(self._words.ctypes.data, 0, self._grid.programs):
             self._restore()
             return False

@@ -16,7 +16,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from harness.engines.ttir.ir import Block, Operation, TtirRegion, Type
+from harness.engines.ttir.ir import Operation, TtirRegion, Type
 from harness.engines.ttir.notation import parse_string
 from harness.engines.virtual.machine import Handler, Machine, Value, Values
 from harness.engines.virtual.memory.exact_accesses import ExactAccesses
@@ -386,9 +386,7 @@ def _wide(kind: Type) -> Type:
 
 
 def _widened_region(region: TtirRegion) -> TtirRegion:
-    return TtirRegion(
-        [Block(block.label, block.arguments, list(map(_widened, block.operations))) for block in region.blocks]
-    )
+    return TtirRegion([replace(block, operations=list(map(_widened, block.operations))) for block in region.blocks])
 
 
 def _moved(operation: Operation) -> Type:

@@ -268,7 +268,8 @@ class ThreadRaceCheck:
         binding = launch.bind()
         before = [(buffer, buffer.bytes.copy()) for buffer in binding.buffers if buffer.track_readers]
         try:
-            trace(replace(launch.context, module=self._numbered), binding, programs, points, on_meeting)
+            context = replace(launch.context, module=self._numbered, entered=bytearray(len(self._numbered.blocks)))
+            trace(context, binding, programs, points, on_meeting)
         finally:
             for buffer, content in before:
                 buffer.bytes[:] = content

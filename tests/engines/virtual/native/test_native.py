@@ -42,6 +42,7 @@ def compare(gpu: Gpu, code: NativeCode) -> Compare:
         launch()
         (agreement,) = comparison.kernels.values()
         assert (agreement.differing_elements, agreement.launches_with_other_events, agreement.declined) == (0, 0, "")
+        assert not agreement.launches_with_other_lines
         return agreement
 
     return run
