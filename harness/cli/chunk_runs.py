@@ -2,10 +2,9 @@
 
 import argparse
 from collections.abc import Sequence
-from pathlib import Path
 
 from harness.cli.command import ExitStatus
-from harness.cli.search_output import FirstError, print_notice, print_report, status_of, write
+from harness.cli.search_output import FirstError, ReportFiles, print_notice, print_report, status_of, write
 from harness.cli.search_run import SearchRun
 from harness.documents import files
 from harness.documents.chunk import Chunk, ChunkReport, ShardReport
@@ -55,7 +54,7 @@ class ChunkRuns:
     def __init__(
         self,
         chunks: Sequence[Chunk],
-        report_path: Path | None,
+        report_files: ReportFiles,
         shard: Shard = NO_SHARD,
         events: EventStream | None = None,
         regressions: Sequence[Regression] = (),
@@ -66,7 +65,7 @@ class ChunkRuns:
         shares = min(shard.count, self._chunk_count) or 1  # further shards have no chunk
         self._regressions = regressions[(shard.number or 1) - 1 :: shares]
         self._shard = shard
-        self._report_path = report_path
+        self._files = report_files
         self._events = events
         self._reports: list[ChunkReport] = []
         self._errors = FirstError()
@@ -85,7 +84,7 @@ class ChunkRuns:
                 return self._nothing_ran()
             report = merge_chunks(self._reports, issues)
             if self._events is None:
-                print_report(report, sources)
+                print_report(report, sources, self._files.lcov)
         self._errors.raise_kept()
         return status_of(report, fail_on)
 
@@ -121,7 +120,7 @@ class ChunkRuns:
 
     def _attempt_to_write(self) -> None:
         """Write the report so far."""
-        if (path := self._report_path) is not None:
+        if (path := self._files.json) is not None:
             self._errors.attempt(lambda: write(self.document, path))
 
     @property

@@ -5,7 +5,6 @@ import time
 from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import replace
-from pathlib import Path
 
 from rich.console import Console
 from rich.status import Status
@@ -13,7 +12,7 @@ from rich.text import Text
 
 from harness.cli.command import ExitStatus
 from harness.cli.output import ProgressLine
-from harness.cli.search_output import FirstError, print_report, status_of, write
+from harness.cli.search_output import FirstError, ReportFiles, print_report, status_of, write
 from harness.documents.chunk import Chunk, ChunkReport, ShardReport
 from harness.errors import HarnessError, UsageError
 from harness.findings import store
@@ -38,7 +37,7 @@ PLAIN_EVERY_S = 5.0
 
 
 def run_on_ray(
-    arguments: argparse.Namespace, options: Options, issues: KnownIssues, report_path: Path | None
+    arguments: argparse.Namespace, options: Options, issues: KnownIssues, report_files: ReportFiles
 ) -> ExitStatus:
     """Run a search on a cluster, and print and write what it finds.
 
@@ -56,7 +55,7 @@ def run_on_ray(
         run.submit(options)
         run.follow()
         interrupts.end()
-    return run.finish(report_path, issues, Severity(arguments.fail_on))
+    return run.finish(report_files, issues, Severity(arguments.fail_on))
 
 
 class FleetRun:
@@ -106,11 +105,11 @@ class FleetRun:
         except KeyboardInterrupt:
             self._is_interrupted = True
 
-    def finish(self, path: Path | None, issues: KnownIssues, fail_on: Severity) -> ExitStatus:
+    def finish(self, report_files: ReportFiles, issues: KnownIssues, fail_on: Severity) -> ExitStatus:
         """Write and print the report of the chunks that ended; return the status of the whole search."""
         search, count = self._chunks[0].search, len(self._chunks)
         shard = ShardReport(search=search, chunk_count=count, shard=0, shard_count=0, chunks=tuple(self._reports))
-        if path is not None:
+        if (path := report_files.json) is not None:
             self._errors.attempt(lambda: write(shard, path))
         for done in self._failures:
             self._say(f"{done.chunk} has no result: {done.failure}")
@@ -122,7 +121,7 @@ class FleetRun:
         report = replace(merge_shards([shard], issues), interrupted=self._is_interrupted)
         for finding in report.findings:
             self._keep(finding)
-        print_report(report, Sources())
+        print_report(report, Sources(), report_files.lcov)
         self._errors.raise_kept()
         return status_of(report, fail_on)
 

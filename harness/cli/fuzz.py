@@ -28,7 +28,7 @@ from harness.cli.common_options import (
 )
 from harness.cli.fleet_run import run_on_ray
 from harness.cli.hypothesis_folder import use_hypothesis_folder
-from harness.cli.search_output import print_notice, print_report, status_of, write
+from harness.cli.search_output import ReportFiles, print_notice, print_report, status_of, write
 from harness.cli.search_run import SearchRun
 from harness.cli.surveys import CONFORMANCE_CASES, COVERAGE_CASES, SURVEYS
 from harness.errors import UsageError
@@ -56,8 +56,8 @@ def run(arguments: argparse.Namespace) -> ExitStatus:
     chunk = read_chunk(arguments) if arguments.chunk else None
     if chunk is None and not arguments.suites:
         raise UsageError("the following arguments are required: SUITE (see harness fuzz --help)")
-    if arguments.survey and arguments.json:
-        raise UsageError("--json goes with a search: a survey prints a table")
+    if arguments.survey and (arguments.json or arguments.lcov):
+        raise UsageError(f"--{'json' if arguments.json else 'lcov'} goes with a search: a survey prints a table")
     if arguments.survey:
         return SURVEYS[arguments.survey](arguments)
     shard = parse_shard(arguments.shard, os.environ) if arguments.shard else None
@@ -65,7 +65,7 @@ def run(arguments: argparse.Namespace) -> ExitStatus:
         raise UsageError("the shards of one search need one seed: add --seed N, the same for all of them")
     plan = plan_of(arguments) if chunk is None else chunk.plan
     options = _options(arguments, plan)
-    report_path = json_path(arguments.json)
+    files = ReportFiles(json=json_path(arguments.json), lcov=json_path(arguments.lcov, "lcov"))
     remember(plan.suites, plan.libraries, plan.env.items())
     use_hypothesis_folder()
     issues = read_known_issues(arguments.known, date.today())  # noqa: DTZ011 - a date that people write has no zone
@@ -78,19 +78,19 @@ def run(arguments: argparse.Namespace) -> ExitStatus:
             print_notice(
                 f"{counted(len(regressions), 'kept regression')} not replayed on a cluster: pytest suites does"
             )
-        return run_on_ray(arguments, options, issues, report_path)
+        return run_on_ray(arguments, options, issues, files)
     if chunk is not None:
-        runs = ChunkRuns([chunk], report_path, events=EventStream(_print_event) if arguments.events else None)
+        runs = ChunkRuns([chunk], files, events=EventStream(_print_event) if arguments.events else None)
     elif shard is not None:
-        runs = ChunkRuns(chunks_of(options, shard.count, plan.env), report_path, shard, regressions=regressions)
+        runs = ChunkRuns(chunks_of(options, shard.count, plan.env), files, shard, regressions=regressions)
     else:
-        return _search(options, report_path, issues, Severity(arguments.fail_on), regressions)
+        return _search(options, files, issues, Severity(arguments.fail_on), regressions)
     return runs.run(options, issues, Severity(arguments.fail_on))
 
 
 def _search(
     options: Options,
-    report_path: Path | None,
+    files: ReportFiles,
     issues: KnownIssues,
     fail_on: Severity,
     regressions: Sequence[Regression],
@@ -101,9 +101,9 @@ def _search(
             search.run()
             interrupts.end()
         report = search.report(issues)
-        if report_path:
-            search.errors.attempt(lambda: write(report, report_path))
-        print_report(report, search.sources)
+        if path := files.json:
+            search.errors.attempt(lambda: write(report, path))
+        print_report(report, search.sources, files.lcov)
         for line in next_steps(report):
             print_notice(line)
     search.errors.raise_kept()
@@ -177,7 +177,7 @@ checked, or under 10 cases in a minute, 130 interrupted without findings
         metavar="NAME",
         help="only this oracle: write-overlap, bounds, float64-values, …; repeatable (default: all)",
     )
-    parser.add_argument("--json", metavar="FILE", help="also write the report as JSON")
+    _add_files(parser)
     add_known(parser)
     add_fail_on(parser)
     add_libraries(parser)
@@ -186,6 +186,15 @@ checked, or under 10 cases in a minute, 130 interrupted without findings
     add_show_output(parser)
     _add_processes(parser)
     _add_machines(parser)
+
+
+def _add_files(parser: Parser) -> None:
+    parser.add_argument("--json", metavar="FILE", help="also write the report as JSON")
+    parser.add_rare(
+        "--lcov",
+        metavar="FILE",
+        help="also write the executed lines of kernels as an LCOV tracefile, and list the others",
+    )
 
 
 def _print_event(line: str) -> None:

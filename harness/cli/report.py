@@ -19,6 +19,7 @@ from harness.reports import markdown
 from harness.reports.checkout import checkout_of
 from harness.reports.contents import ReportContents
 from harness.reports.junit import junit
+from harness.reports.lcov import lcov
 from harness.reports.sarif import sarif
 from harness.suite_files import project_of
 from harness.wording import visible
@@ -30,6 +31,7 @@ FORMS = {
     "--markdown": ("",),
     "--junit": ("",),
     "--sarif": ("",),
+    "--lcov": ("", "--merge"),
     "--history": ("",),
     "--json": ("--merge",),
     "--finding": ("--issue",),
@@ -39,14 +41,14 @@ FORMS = {
 
 
 def run(options: argparse.Namespace) -> ExitStatus:
-    """Write a report of all findings: as a page, and as Markdown, JUnit XML and SARIF."""
+    """Write a report of all findings: as a page, and as Markdown, JUnit XML, SARIF and LCOV."""
     _check_form(options)
     if options.merge:
         return merge(options)
     if options.issue:
         return issue(options)
     contents = contents_of(options.paths, options.known, earlier=options.history)
-    targets = [name for name in (options.markdown, options.junit, options.sarif) if name]
+    targets = [name for name in (options.markdown, options.junit, options.sarif, options.lcov) if name]
     if options.output or not targets:
         _write_pages(options.output or PAGE, contents)
     elif STDOUT not in targets:
@@ -57,6 +59,8 @@ def run(options: argparse.Namespace) -> ExitStatus:
         _write(options.junit, junit(contents))
     if options.sarif:
         _write(options.sarif, sarif(contents, project_of(Path.cwd())))
+    if options.lcov:
+        _write(options.lcov, lcov(contents.together))
     for complaint in contents.damaged:
         print_progress(f"not readable: {complaint}")
     return ExitStatus.CLEAN
@@ -135,6 +139,7 @@ harness fuzz, and 2 also if a shard or a chunk is missing
         "--junit", metavar="FILE", help="a test for each op, which fails with its findings; - for standard output"
     )
     parser.add_argument("--sarif", metavar="FILE", help="SARIF 2.1.0 for code scanning; - for standard output")
+    parser.add_argument("--lcov", metavar="FILE", help="executed lines of kernels, LCOV; - for standard output")
     parser.add_argument(
         "--history",
         nargs="+",

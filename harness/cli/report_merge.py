@@ -23,14 +23,14 @@ def merge(options: argparse.Namespace) -> ExitStatus:
     """Merge reports into one, store its findings, and print it."""
     if not options.paths:
         raise UsageError("--merge needs the reports to merge: what harness fuzz --json wrote")
-    output = json_path(options.json)
+    output, lcov_path = json_path(options.json), json_path(options.lcov, "lcov")
     issues = read_known_issues(options.known, date.today())  # noqa: DTZ011 - a date that people write has no zone
     documents = [files.read(Path(path), ShardReport, CampaignReport) for path in options.paths]
     report = merge_documents(documents, issues)
     _store(report)
     if output is not None:
         write(report, output)
-    print_report(report, Sources())
+    print_report(report, Sources(), lcov_path)
     return status_of(report, Severity(options.fail_on))
 
 

@@ -1,31 +1,50 @@
 """What a search prints and writes at its end, and the exit status that follows."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 from rich.console import Console
 from rich.text import Text
 
 from harness.cli.command import ExitStatus
-from harness.cli.output import console, print_lines, show
+from harness.cli.output import console, print_lines, show, write_text
 from harness.documents import files
 from harness.documents.campaign import CampaignReport
 from harness.errors import HarnessError, StoreError, store_error
 from harness.model.verdict import Severity
 from harness.reports.finding_text import Sources, render
+from harness.reports.lcov import lcov
+from harness.reports.line_table import line_table
 from harness.reports.summary import shows_too_little, summary
 
 
-def print_report(report: CampaignReport, sources: Sources) -> None:
-    """Print the findings, and the summary below them."""
+def print_report(report: CampaignReport, sources: Sources, lcov_path: Path | None = None) -> None:
+    """Print the findings, and the summary below them; with a path, the executed lines of kernels too.
+
+    Raises:
+        UsageError: the file of executed lines cannot be written.
+    """
     screen = console()
     for finding in report.findings:
         show(screen, render(finding, sources, report.known_findings))
+    if lcov_path is not None:
+        print_lines(line_table(report.kernel_lines))
     print_lines(summary(report))
+    if lcov_path is not None:
+        write_text(lcov_path, lcov(report))
 
 
 def print_notice(text: str) -> None:
     show(Console(stderr=True, highlight=False), Text(text))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReportFiles:
+    """The files that a search writes for the user; None for one that was not asked for."""
+
+    json: Path | None = None
+    lcov: Path | None = None
 
 
 class FirstError:

@@ -102,9 +102,16 @@ class SearchRun:
             if findings.setdefault(finding.fail.signature, finding) is finding:
                 self.errors.attempt(partial(self._store, finding.fail.signature, finding))
         interrupted, options = self._is_interrupted, self._session.options
-        report = report_of(options, self._statistics, findings.values(), interrupted=interrupted, issues=issues)
+        report = report_of(
+            options,
+            self._statistics,
+            findings.values(),
+            interrupted=interrupted,
+            issues=issues,
+        )
         return replace(
             report,
+            kernel_lines=self._statistics.line_coverage.rows(self.sources.short),
             gpu_wait_share=self._session.gpu_wait_share,
             triage_seconds=round(self._triage_s, 3),
             regressions=len(self._regressions),

@@ -7,8 +7,19 @@ from datetime import date
 from harness.documents.kinds import SCHEMA_VERSION, Kind
 from harness.documents.op_checks import OpChecks, UncheckedOp
 from harness.model.avoided import AvoidedDraws, SetAsideOp
+from harness.model.executed_lines import LineCount
 from harness.model.finding import Finding
-from harness.model.merging import ALL, ANY, EACH_ONCE, LARGEST_FIRST, RELEASES, ROWS, SORTED, TOTAL
+from harness.model.merging import (
+    ALL,
+    ANY,
+    EACH_ONCE,
+    LARGEST_FIRST,
+    LINE_SUMS,
+    RELEASES,
+    ROWS,
+    SORTED,
+    TOTAL,
+)
 from harness.model.row_check import RowBits
 from harness.model.verdict import Outcome, Severity
 
@@ -51,6 +62,29 @@ class RowCount:
     """The config of an autotuned kernel; empty for others."""
     bits: RowBits
     cases: int = field(metadata=TOTAL)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KernelLines:
+    """The executable lines of one kernel or device function, and how many launches executed them."""
+
+    file: str
+    """As `Excerpt.file`."""
+    function: str
+    line: int
+    """The line of its definition."""
+    lines: tuple[LineCount, ...] = field(metadata=LINE_SUMS)
+    """Ranges of statements' first lines, ascending: first line, last line, launches.  0: no launch executed them."""
+
+    @property
+    def launches(self) -> Mapping[int, int]:
+        """Launches by line, ascending."""
+        return {line: count for first, last, count in self.lines for line in range(first, last + 1)}
+
+    @property
+    def missed(self) -> tuple[int, ...]:
+        """The lines that no launch executed."""
+        return tuple(line for line, count in self.launches.items() if not count)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,6 +153,8 @@ class CampaignReport:
     tested_sizes: tuple[SizeCount, ...] = field(default=(), metadata=ROWS)
     row_checks: tuple[RowCount, ...] = field(default=(), metadata=ROWS)
     """What row checks say about kernels and their configs, for ops that declare independent rows."""
+    kernel_lines: tuple[KernelLines, ...] = field(default=(), metadata=ROWS)
+    """A row for each kernel and device function in the files of launched kernels, in the order of files and lines."""
     op_checks: tuple[OpChecks, ...] = field(default=(), metadata=ROWS)
     """A row for each op on each device that the search was to cover."""
     unchecked: tuple[UncheckedOp, ...] = ()

@@ -10,6 +10,8 @@ from dataclasses import fields, replace
 from itertools import chain
 from typing import Any, TypeVar
 
+from harness.model.executed_lines import summed_line_counts
+
 R = TypeVar("R")
 RULE = "merge"
 
@@ -65,5 +67,6 @@ EACH_ONCE = _rule(lambda values: tuple(dict.fromkeys(chain.from_iterable(values)
 SORTED = _rule(lambda values: tuple(sorted({*chain.from_iterable(values)})))
 ROWS = _rule(lambda values: merged_rows(chain.from_iterable(values)))
 SUMS = _rule(summed)
+LINE_SUMS = _rule(summed_line_counts)
 LARGEST_FIRST = _rule(largest_first)
 RELEASES = _rule(_releases)

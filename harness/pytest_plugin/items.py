@@ -187,7 +187,8 @@ class SearchItem(HarnessItem):
         issues = self.known_issues
         searched = replace(session.options, ops=(self.op,), devices=(self.device,))
         report = report_of(searched, statistics, findings, interrupted=False, issues=issues)
-        report = replace(report, gpu_wait_share=session.gpu_wait_share)
+        lines = statistics.line_coverage.rows(Sources(roots=session.sources).short)
+        report = replace(report, kernel_lines=lines, gpu_wait_share=session.gpu_wait_share)
         shard_reports.record(self, searched, report)
         self.add_report_section("call", "kernel-harness", visible("\n".join(summary(report))))
         self.user_properties += [("searched_device", self.device.slug), ("search_seed", str(report.seed))]

@@ -309,7 +309,10 @@ class Campaign:
             self._await(future, pending)
 
     def _finish(self, pending: _PendingCase, run: Run) -> None:
-        examined = self._judge.judge(pending.trial.op, run, pending.paired_runs)
+        trial = pending.trial
+        examined = self._judge.judge(trial.op, run, pending.paired_runs)
+        for each in (run, *pending.paired_runs.values()):
+            self.statistics.line_coverage.count(each)
         self._count(pending.trial, examined)
         if pending.batch is not None:
             self._queue.record(pending.batch, pending.trial, examined)

@@ -14,6 +14,7 @@ from harness.model.op import Op
 from harness.model.verdict import Abstain, Fail, Outcome, Pass, Severity, Signature, Verdict
 from harness.oracles import registry
 from harness.search.judge import Examination
+from harness.search.line_coverage import LineCoverage
 from harness.search.listed_configs import labels
 from harness.search.op_statistics import OpStatistics
 from harness.search.sort_key import SortKey
@@ -140,6 +141,8 @@ class CampaignStatistics:
     """By op and the slug of its device."""
     known_builds: frozenset[str] = frozenset()
     """The builds whose resources are known; set when the campaign ends."""
+    line_coverage: LineCoverage = field(default_factory=LineCoverage)
+    """Paired runs included."""
     avoided: tuple[AvoidedDraws, ...] = ()
     set_aside: tuple[SetAsideOp, ...] = ()
 

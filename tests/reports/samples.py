@@ -5,7 +5,7 @@ from datetime import date
 from math import inf
 
 from harness.documents.bisection import BisectedBorder, BisectionDocument, CheckedMember
-from harness.documents.campaign import CampaignReport, KnownFinding, RowCount, SizeCount, VerdictCount
+from harness.documents.campaign import CampaignReport, KernelLines, KnownFinding, RowCount, SizeCount, VerdictCount
 from harness.model.avoided import AvoidedDraws, SetAsideOp
 from harness.model.finding import Excerpt, Finding, ReplayCount, Symptom
 from harness.model.hardware_blame import Blame, HardwareBlame
@@ -146,6 +146,14 @@ REPORT = CampaignReport(
         VerdictCount(op=OP.id, device="h200", oracle="completes", outcome=Outcome.PASS, cases=25),
         VerdictCount(op=OP.id, device="h200", oracle="float64-values", outcome=Outcome.ABSTAIN, cases=5),
         VerdictCount(op="suites/a.py:other", device="b200", oracle="completes", outcome=Outcome.PASS, cases=3),
+    ),
+    kernel_lines=(
+        KernelLines(
+            file="fla/a.py", function=EVIL, line=10, lines=((12, 14, 7), (16, 17, 0), (20, 20, 0), (25, 25, 2))
+        ),
+        KernelLines(file="fla/a.py", function="device", line=30, lines=((31, 31, 0), (33, 33, 0))),
+        KernelLines(file="fla/b.py", function="device", line=1, lines=((2, 3, 1),)),
+        KernelLines(file="fla/b.py", function="device", line=7, lines=((8, 8, 3),)),
     ),
     row_checks=(
         RowCount(op=OP.id, device="b200", kernel=EVIL, config="BT: 16", bits=RowBits.ROUNDING, cases=2),

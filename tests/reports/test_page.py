@@ -98,6 +98,8 @@ def test_the_page_has_every_finding_and_escapes_all_text(whole: ReportContents) 
     assert "every case with G > 1: 9 of 9; none of 22 others" in parsed.said
     assert "avoided 120 draws of layer_norm" in parsed.said
     assert "set aside other on b200" in parsed.said
+    assert "executed 7 of 12 lines of kernels (58%), in 3 of 4 functions" in parsed.said
+    assert "31-33" not in parsed.said, "of a function that no launch executed at all"
     assert "4 its backend is eager" in parsed.said
     assert "follows no simple rule: of the sizes tried, 4 fail and 2 pass" in parsed.said
 

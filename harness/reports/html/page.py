@@ -17,6 +17,7 @@ from harness.reports.html.filter_choices import choices_of
 from harness.reports.html.oracle_grid import grid_of
 from harness.reports.html.svg import Drawing, Numbers
 from harness.reports.html.templating import environment, page_script
+from harness.reports.line_table import conclusion, line_rows
 from harness.reports.oracle_pages import OraclePage, page_of
 from harness.reports.report_history import Stage, stages
 from harness.reports.summary import count_text
@@ -78,6 +79,7 @@ def page(
     """
     names = Numbers()
     rows = stages(contents)
+    kernel_lines = line_rows(contents.together.kernel_lines)
     bugs = contents.bugs if part is None else contents.bugs[part.first - 1 : part.last]
     # To colour code takes longer than all else, and thousands of findings are not read.
     in_colour = part is None or part.first == 1
@@ -100,6 +102,8 @@ def page(
         grid=grid_of(contents.verdicts),
         second_runs=_second_runs(contents),
         row_table=contents.row_table,
+        kernel_lines=kernel_lines,
+        lines_conclusion=conclusion(kernel_lines) if kernel_lines else "",
         areas=plots.areas(contents.tested_sizes, names),
         signs=tuple((plots.WORDS[outcome], _sign(outcome, names)) for outcome in Outcome),
         stages=rows,
