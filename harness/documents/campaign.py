@@ -15,11 +15,13 @@ from harness.model.merging import (
     EACH_ONCE,
     LARGEST_FIRST,
     LINE_SUMS,
+    PROMISING,
     RELEASES,
     ROWS,
     SORTED,
     TOTAL,
 )
+from harness.model.promising import PromisingCase
 from harness.model.row_check import RowBits
 from harness.model.verdict import Outcome, Severity
 
@@ -161,6 +163,10 @@ class CampaignReport:
     """Ops of which no case could be checked, first on any device, then on single ones."""
     untried: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
     """Ops that got none of a kind of check that is possible for them, by kind."""
+    promising: tuple[PromisingCase, ...] = field(default=(), metadata=PROMISING)
+    """Cases that are worth trying first in the next search: at most 16 of each op on each device."""
+    dropped_cases: tuple[str, ...] = field(default=(), metadata=EACH_ONCE)
+    """Cases that were to run first, and that their op no longer has, each with the reason."""
     avoided: tuple[AvoidedDraws, ...] = field(default=(), metadata=ROWS)
     """Draws that were dropped because cases like them had all ended early."""
     set_aside: tuple[SetAsideOp, ...] = field(default=(), metadata=ROWS)

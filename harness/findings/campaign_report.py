@@ -64,6 +64,8 @@ def report_of(
             for cell, cases in sorted(counts.row_cells.items())
         ),
         op_checks=_op_checks(options, statistics),
+        promising=statistics.promising.rows(),
+        dropped_cases=statistics.dropped_cases,
         avoided=statistics.avoided,
         set_aside=statistics.set_aside,
     )

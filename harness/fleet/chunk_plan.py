@@ -14,6 +14,7 @@ from pathlib import Path
 from harness.documents.chunk import Chunk, shard_of
 from harness.errors import UsageError
 from harness.libraries import portable
+from harness.model.case import Case
 from harness.model.device import DeviceProfile
 from harness.model.op import Op
 from harness.model.plan import Plan
@@ -112,8 +113,13 @@ def _chunk(options: Options, block: _Block, environment: Environment) -> Chunk:
         sanitizer=str(options.sanitizer or ""),
         isolation=options.isolation,
         time_limit_s=options.time_limit_s,
+        first_cases=() if number else tuple(case for case in options.first_cases if _is_of(case, op, device)),
     )
     return Chunk(search="", number=0, count=0, search_seed=options.seed, plan=plan)
+
+
+def _is_of(case: Case, op: Op, device: DeviceProfile) -> bool:
+    return (case.op, case.device.slug) == (op.id, device.slug)
 
 
 def options_of_chunk(options: Options, chunk: Chunk) -> Options:
@@ -126,4 +132,4 @@ def options_of_chunk(options: Options, chunk: Chunk) -> Options:
             budget = CaseBudget(cases=plan.cases or 0)
         case TimeBudget():
             budget = replace(options.budget, seconds=plan.seconds or 0.0)
-    return replace(options, ops=ops, devices=devices, budget=budget, seed=plan.seed)
+    return replace(options, ops=ops, devices=devices, budget=budget, seed=plan.seed, first_cases=plan.first_cases)

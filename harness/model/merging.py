@@ -11,6 +11,7 @@ from itertools import chain
 from typing import Any, TypeVar
 
 from harness.model.executed_lines import summed_line_counts
+from harness.model.promising import best_promising
 
 R = TypeVar("R")
 RULE = "merge"
@@ -68,5 +69,6 @@ SORTED = _rule(lambda values: tuple(sorted({*chain.from_iterable(values)})))
 ROWS = _rule(lambda values: merged_rows(chain.from_iterable(values)))
 SUMS = _rule(summed)
 LINE_SUMS = _rule(summed_line_counts)
+PROMISING = _rule(lambda values: best_promising(chain.from_iterable(values)))
 LARGEST_FIRST = _rule(largest_first)
 RELEASES = _rule(_releases)

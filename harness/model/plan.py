@@ -42,4 +42,4 @@ class Plan:
     isolation: str = "worker"
     time_limit_s: float = TIME_LIMIT_S
     first_cases: tuple[Case, ...] = ()
-    """Cases that run before drawn ones, and count among them."""
+    """Cases to run before any is drawn, as far as the ops still have them; they count among `cases`."""

@@ -57,6 +57,7 @@ def summary(report: CampaignReport) -> Iterator[str]:
     )
     if report.regressions:
         yield f"replayed {counted(report.regressions, 'kept regression')} first"
+    yield from (f"first case dropped: {message}" for message in report.dropped_cases)
     yield from (f"regression not checked: {message}" for message in report.unchecked_regressions)
     yield from (f"known issue: {notice}" for notice in report.notices)
     yield from (f"suite error: {message}" for message in report.suite_errors)

@@ -108,6 +108,7 @@ class Campaign:
         self._submit_compiled = workers.submit_compiled or workers.runner.submit
         self._max_value_variants = VALUE_VARIANTS_PER_PROCESS * workers.processes if plan.adds_variants else 0
         self._queue = CaseQueue(plan)
+        self.statistics.dropped_cases = self._queue.dropped_cases
         self._doubts = StructureDoubts()
         self._suite_failures = SuiteFailures()
         self._pending: dict[Future[Run], _PendingCase] = {}
@@ -313,6 +314,8 @@ class Campaign:
         examined = self._judge.judge(trial.op, run, pending.paired_runs)
         for each in (run, *pending.paired_runs.values()):
             self.statistics.line_coverage.count(each)
+        if not trial.was_paired_run:
+            self.statistics.promising.count(trial.case, trial.order_key, run)
         self._count(pending.trial, examined)
         if pending.batch is not None:
             self._queue.record(pending.batch, pending.trial, examined)

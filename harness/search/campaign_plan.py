@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import count
 
-from harness.model.case import Environment
+from harness.model.case import Case, Environment
 from harness.model.device import DeviceProfile
 from harness.model.op import Op
 from harness.model.paired_run import SecondRun
@@ -85,6 +85,8 @@ class CampaignPlan:
     """True: variants of completed cases, whose kernels are compiled already, run next to the drawn cases."""
     second_runs: frozenset[SecondRun] = frozenset()
     """The second runs that every case gets that can have them; the others get them by their seeds."""
+    first_cases: tuple[Case, ...] = ()
+    """Run before any other, as far as the ops have such cases."""
     avoids: bool = True
     """False: draws that `harness.search.avoidance` would drop run too, to compare."""
 

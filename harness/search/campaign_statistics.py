@@ -17,6 +17,7 @@ from harness.search.judge import Examination
 from harness.search.line_coverage import LineCoverage
 from harness.search.listed_configs import labels
 from harness.search.op_statistics import OpStatistics
+from harness.search.promising_cases import PromisingCases
 from harness.search.sort_key import SortKey
 from harness.search.strategies import Batch
 
@@ -143,6 +144,9 @@ class CampaignStatistics:
     """The builds whose resources are known; set when the campaign ends."""
     line_coverage: LineCoverage = field(default_factory=LineCoverage)
     """Paired runs included."""
+    promising: PromisingCases = field(default_factory=PromisingCases)
+    dropped_cases: tuple[str, ...] = ()
+    """As `CampaignReport.dropped_cases`."""
     avoided: tuple[AvoidedDraws, ...] = ()
     set_aside: tuple[SetAsideOp, ...] = ()
 

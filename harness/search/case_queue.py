@@ -5,6 +5,8 @@ previous batch keeps the processes busy meanwhile.  The same verdicts decide wha
 campaign with a time budget also runs variants of each case that completed: they launch kernels that are already
 compiled.
 
+The first cases that the plan names come before all others, which wait for their verdicts.
+
 Scouts of all ops come before the first batch on a device.  A batch after them waits for their verdicts: an op whose
 library declines them begins on the next device.
 """
@@ -26,11 +28,14 @@ from harness.search.avoidance import KEEP_ONE_IN, Avoidance
 from harness.search.campaign_plan import BATCH_SIZE, BatchPlan, CampaignPlan, batch_plans, derived_seed
 from harness.search.campaign_statistics import Trial
 from harness.search.failure_rules import FailureRule
+from harness.search.first_cases import first_cases
 from harness.search.judge import Examination
 from harness.search.launch_feedback import LaunchFeedback
 from harness.search.strategies import Batch, early_cases, oversized_scout, sampled_scouts, scouts
 from harness.search.variants import shape_variants, value_variants
 
+FIRST = -1
+"""The batch of first cases.  They give feedback as scouts do, and may be scouts of an earlier campaign."""
 MAX_EMPTY_BATCHES = 3
 """An op that gives no new case in so many batches in a row has none left."""
 MAX_DRAWS = 8
@@ -78,6 +83,13 @@ class CaseQueue:
         """The latest batch of scouts."""
         self._begun: set[str] = set()
         """The ids of the ops that have had a batch."""
+        first = first_cases(plan)
+        self.dropped_cases = first.dropped
+        """First cases that the ops do not have, each with the reason."""
+        self._unjudged[FIRST] = 0
+        self._add(
+            FIRST, (trial for trial in first.trials if self._is_new(trial.case) | self._is_new_variant(trial.case))
+        )
 
     def take(self) -> tuple[int | None, Trial] | None:
         """Return the next case and its batch; None if no case is ready.

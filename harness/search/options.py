@@ -10,6 +10,7 @@ from harness.engines.cuda.sanitizers.sanitizer_command import Sanitizing, saniti
 from harness.engines.cuda.sanitizers.suppressions import FILE as ACCEPTS
 from harness.engines.cuda.sanitizers.suppressions import read_suppressions
 from harness.errors import SuiteError, UsageError, unknown
+from harness.model.case import Case
 from harness.model.device import DeviceProfile
 from harness.model.engine_traits import VIRTUAL, EngineTraits
 from harness.model.op import Op
@@ -70,6 +71,8 @@ class Options:
     """True: what ops and kernels print appears on standard output."""
     confined_to: tuple[str, ...] = ()
     """As `WorkerSpec.confined_to`.  Empty: processes are not confined."""
+    first_cases: tuple[Case, ...] = ()
+    """As `Plan.first_cases`."""
     limits: ShrinkLimits = field(default_factory=ShrinkLimits)
     """Limits for shrinking one finding."""
 
@@ -101,6 +104,7 @@ class Options:
             seed=self.seed,
             fixed_sm_count=self.fixed_sm_count,
             adds_variants=self.engine.is_hardware and isinstance(self.budget, TimeBudget),
+            first_cases=self.first_cases,
             second_runs=frozenset(filter(None, (registry.traits_of(name).second_run for name in self.oracles))),
         )
 
@@ -134,6 +138,7 @@ def options_of(
         engine=engine,
         sanitizer=sanitizer_for(plan.sanitizer, engine, accepts, settings),
         settings=settings,
+        first_cases=plan.first_cases,
     )
 
 

@@ -90,6 +90,8 @@ def test_the_json_report_is_complete(project: Project) -> None:
     assert report.pop("builds") >= report.pop("compiled_builds") >= 0
     (checks,) = report.pop("op_checks")
     assert (checks["op"], checks["device"], checks["passed"], checks["failed"]) == (op, device, passed, failed)
+    promising: list[Any] = report.pop("promising")
+    assert {(row["op"], row["device"], row["reason"]) for row in promising} == {(op, device, "new launch")}
     assert report == {
         "kind": "campaign",
         "schema_version": 2,
@@ -107,6 +109,7 @@ def test_the_json_report_is_complete(project: Project) -> None:
         "kernels": ["layer_norm_bwd_kernel"],
         "kernel_lines": [],
         "cut_off": [],
+        "dropped_cases": [],
         "avoided": [],
         "set_aside": [],
         "regressions": 0,

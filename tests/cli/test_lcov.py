@@ -1,5 +1,6 @@
-"""A search tells which lines of kernels it executed."""
+"""A search tells which lines of kernels it executed, and keeps promising cases."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -83,6 +84,8 @@ def test_executed_lines_are_written_and_the_others_listed(project: Project) -> N
 
     report = project.harness("report", "r.json", "--lcov", "-")
     assert report.out.splitlines() == tracefile
+    (promising, *_) = json.loads((project.folder / "r.json").read_text(encoding="utf-8"))["promising"]
+    assert (promising["device"], promising["reason"]) == ("h200", "new line")
 
 
 def test_a_survey_has_no_executed_lines(project: Project) -> None:

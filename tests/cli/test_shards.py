@@ -70,6 +70,23 @@ def test_a_chunk_is_repeated_by_its_file(project: Project) -> None:
     assert timeless(one) == timeless(other)
 
 
+def test_a_chunk_runs_its_first_cases_and_names_those_that_do_not_fit(project: Project) -> None:
+    shard(project, 1, 8)
+    chunk = read(project, "shard-1-of-8.json")["chunks"][0]
+    (promising, *_) = chunk["report"]["promising"]
+    dims = promising["case"]["dims"]
+    cases = [{**promising["case"], "dims": {**dims, "T": size}} for size in (7777, 1777)]
+    whole = {**chunk["chunk"], "plan": {**chunk["chunk"]["plan"], "first_cases": cases}}
+    project.write("chunk.json", json.dumps(whole))
+    done = project.harness("fuzz", "--chunk", "chunk.json", "--json", "again.json")
+    report = read(project, "again.json")["chunks"][0]["report"]
+    (dropped,) = report["dropped_cases"]
+    assert f"first case dropped: {dropped}\n" in done.out
+    assert ("T=7777" in dropped, "the op allows no such dims" in dropped) == (True, True)
+    assert [row["cases"] for row in report["tested_sizes"] if row["size"] == 1777] == [1]
+    assert report["cases"] == chunk["report"]["cases"]
+
+
 def test_a_missing_shard_is_no_clean_result(project: Project) -> None:
     assert shard(project, 5).status == 0
     merged = project.harness("report", "--merge", "shard-5-of-8.json")

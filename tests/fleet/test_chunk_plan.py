@@ -9,10 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness import catalogue
+from harness.documents import files
+from harness.documents.chunk import Chunk
 from harness.fleet.chunk_plan import BLOCK_CASES, chunks_of, chunks_of_shard, options_of_chunk
+from harness.model.case import Case
 from harness.search.campaign_plan import CaseBudget, TimeBudget
 from harness.search.options import Options
-from tests.search.fakes import OP
+from tests.search.fakes import OP, SIMPLEST
 
 DEVICES = catalogue.find_all("b200,h200,rtx-pro-6000")
 
@@ -42,6 +45,26 @@ def test_blocks_of_one_pair_have_different_seeds() -> None:
     assert all(
         len({chunk.plan.seed for chunk in chunks if chunk.plan.device == device.slug}) == 3 for device in DEVICES
     )
+
+
+def test_first_cases_go_to_the_first_chunk_of_their_op_and_device() -> None:
+    def case(op: int, device: int) -> Case:
+        return replace(SIMPLEST, op=replace(OP, name=f"op{op}").id, device=DEVICES[device])
+
+    first = (case(1, 2), case(0, 0), case(1, 0))
+    divided = replace(options(), first_cases=first)
+    chunks = chunks_of(divided, 1)
+    assert {
+        (*chunk.plan.op, chunk.plan.device): chunk.plan.first_cases for chunk in chunks if chunk.plan.first_cases
+    } == {
+        ("op1", DEVICES[2].slug): first[:1],
+        ("op0", DEVICES[0].slug): first[1:2],
+        ("op1", DEVICES[0].slug): first[2:],
+    }
+    assert [options_of_chunk(divided, chunk).plan.first_cases for chunk in chunks] == [
+        chunk.plan.first_cases for chunk in chunks
+    ]
+    assert [files.loads(files.dumps(chunk), Chunk) for chunk in chunks] == chunks
 
 
 def test_searches_with_different_options_have_different_ids() -> None:

@@ -146,7 +146,7 @@ class DifferingRunner(RecordingRunner):
     def run(self, request: RunRequest, *, patience: Patience = Patience.USUAL) -> Run:
         run = super().run(request, patience=patience)
         elsewhere = run.case.device.sm_count in SM_COUNTS
-        whole = replace(run, results=(_result(3.0 * elsewhere, 1.0 + self.wider * elsewhere),))
+        whole = replace(run, results=(result_of(3.0 * elsewhere, 1.0 + self.wider * elsewhere),))
         if isinstance(request, Case):
             return whole
         sketches = tuple(replace(Sketch.of(result), tolerance=()) for result in whole.results)
@@ -166,7 +166,7 @@ class FaultingRunner(RecordingRunner):
         return PairedRun(case=run.case, engine=run.engine, ending=strayed, agreement=both)
 
 
-def _result(sketch: float, tolerance: float) -> Result:
+def result_of(sketch: float, tolerance: float) -> Result:
     measure = Measure(ratio=0.5, index=(0,), got=0.0, expected=0.0)
     return Result(
         name="y",
@@ -185,7 +185,7 @@ def _result(sketch: float, tolerance: float) -> Result:
 
 def compared(run: Run) -> Run:
     """Return the run with one result, which is right."""
-    return replace(run, results=(_result(0.0, 1.0),))
+    return replace(run, results=(result_of(0.0, 1.0),))
 
 
 class ShufflingRunner(ImmediateRunner):
