@@ -24,6 +24,7 @@ from harness.documents.finding import CaseDocument, FindingDocument, RegionDocum
 from harness.documents.gate_report import GateReport
 from harness.documents.kinds import SCHEMA_VERSION, Kind
 from harness.documents.night_log import NightEntry
+from harness.documents.night_unit import NightUnit
 from harness.documents.upgrade_report import UpgradeReport
 from harness.model.finding import Finding
 from harness.reports.morning_document import MorningDocument
@@ -47,6 +48,7 @@ DOCUMENTS: Mapping[type[Any], str] = {
     MutationResults: "`python -m studies.mutation --json`",
     BuildMatrix: "`harness matrix --json`",
     UpgradeReport: "`harness upgrade --json`",
+    NightUnit: "`nights/units/*.json`, from `harness night`",
     NightEntry: "`nights/log/*.jsonl`, a line each, from `harness night`",
     MorningDocument: "`harness morning --json`",
     CheckVerdict: "`harness check --json`",

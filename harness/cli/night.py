@@ -4,12 +4,13 @@ import argparse
 import os
 import re
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import replace
 from datetime import UTC, date, datetime
 from pathlib import Path
 
+from harness.changes.op_digests import digests
 from harness.cli.command import ExitStatus, Parser
 from harness.cli.common_options import minutes, positive
 from harness.cli.hypothesis_folder import use_hypothesis_folder
@@ -18,13 +19,14 @@ from harness.documents.chunk import Chunk
 from harness.documents.night_log import RunBegun
 from harness.engines.cuda.gpus.inventory import real_gpus
 from harness.errors import HarnessError, UsageError
-from harness.findings.known_issues import read_known_issues
+from harness.findings.known_issues import KnownIssues, read_known_issues
 from harness.findings.trust import remember
 from harness.findings.versions import versions
 from harness.fleet.node_requests import passed_on, wanted_of
 from harness.fleet.ray_cluster import RayCluster
 from harness.fleet.shards import Shard, parse_shard
 from harness.fleet.this_machine import ThisMachine
+from harness.libraries import resolve
 from harness.model.case import HARNESS_FOLDER
 from harness.model.plan import Plan
 from harness.model.verdict import Severity
@@ -33,9 +35,11 @@ from harness.night.bug_history import BugHistory, BugState, NightHistory, histor
 from harness.night.named_releases import named_library
 from harness.night.night_run import Machine, NightBudget, NightRun, planned_chunks
 from harness.night.night_settings import USUAL_MINUTES, FailOn, NightSettings, SearchSettings, read_night_settings
-from harness.night.promise import NightSearch, Promise, PromisingUnit, units_in_order
+from harness.night.promise import NightSearch, PromisingUnit, TurnReason, units_in_order
 from harness.reports.finding_text import Sources, render
 from harness.reports.interrupts import Interrupts
+from harness.reports.morning import morning_contents
+from harness.reports.morning_text import morning_text
 from harness.search.options import options_of
 from harness.search.session import prepared
 from harness.suite_files import project_of
@@ -90,14 +94,13 @@ def run(options: argparse.Namespace) -> ExitStatus:
             is_interrupted = True
         interrupts.end()
         night.stop()
-        ended = night.ended(time.monotonic() - begun, is_interrupted=is_interrupted, units=units)
+        night.ended(time.monotonic() - begun, is_interrupted=is_interrupted, units=units)
     after = history_of(night_memory.read(settings.memory))
-    print_lines(_summary(after, night))
-    if ended.untried and shard.count == 1:
-        print_lines([f"{counted(ended.untried, 'op')} got no case on some device: the next night tries them first"])
+    issues = read_known_issues(settings.known, date.today())  # noqa: DTZ011 - a date that people write has no zone
+    print_lines(morning_text(morning_contents(after, issues, units=[unit.unit for unit in units])))
     if night.error is not None:
         raise night.error
-    return _status(after, night, settings, is_interrupted=is_interrupted)
+    return _status(after, night, issues, settings.fail_on, is_interrupted=is_interrupted)
 
 
 def _settings(options: argparse.Namespace, project: Path) -> NightSettings:
@@ -149,11 +152,13 @@ def _loaded(search: SearchSettings, settings: NightSettings, project: Path, opti
         time_limit_s=search.time_limit_s,
     )
     remember(plan.suites, plan.libraries)
+    loaded = options_of(plan, options.settings, project)
+    roots = [Path(folder) for folder in resolve(plan.libraries, cache=options.settings.cache, report=print_progress)]
     return NightSearch(
         settings=search,
-        options=options_of(plan, options.settings, project),
+        options=loaded,
         release=", ".join(library.name for library in libraries),
-        digests={},
+        digests=digests(loaded.ops, roots, project),
     )
 
 
@@ -206,7 +211,7 @@ class _RayMachine:
 
 
 def _plan_line(units: Sequence[PromisingUnit], history: NightHistory) -> str:
-    changed = sum(unit.promise is Promise.CHANGED for unit in units)
+    changed = sum(unit.reason is TurnReason.CHANGED for unit in units)
     bugs = sum(bug.is_open for bug in history.bugs)
     nights = counted(len(history.nights), "night") if history.nights else "no night"
     return (
@@ -224,29 +229,12 @@ def _line(night: NightRun, begun: float) -> str:
     )
 
 
-def _summary(history: NightHistory, night: NightRun) -> Iterator[str]:
-    for state in (BugState.NEW, BugState.BACK, BugState.STILL_THERE, BugState.FLAKY):
-        for bug in history.in_state(state):
-            yield f"{state:<12}{_line_of(bug)}"
-    yield from (f"{'gone':<12}{_line_of(bug)}" for bug in history.gone_now)
-    cases = night.cases
-    new = len(history.in_state(BugState.NEW, BugState.BACK))
-    yield (
-        f"{counted(len(night.tried), 'chunk')}, {counted(cases, 'case')}: {counted(len(night.findings), 'bug')} seen, "
-        f"{new} of them new or back; {len(history.gone_now)} gone"
-    )
-
-
-def _line_of(bug: BugHistory) -> str:
-    since = f"since {bug.first}" if bug.first and bug.first != bug.last else ""
-    return " ".join(part for part in (bug.id, f"{bug.severity},", str(bug.signature or ""), since) if part)
-
-
-def _status(history: NightHistory, night: NightRun, settings: NightSettings, *, is_interrupted: bool) -> ExitStatus:
-    issues = read_known_issues(settings.known, date.today())  # noqa: DTZ011 - a date that people write has no zone
+def _status(
+    history: NightHistory, night: NightRun, issues: KnownIssues, fail_on: FailOn, *, is_interrupted: bool
+) -> ExitStatus:
     known = {issue.finding for issue in issues.among(night.findings.values())}
     seen = [bug for bug in history.bugs if bug.id in night.findings and bug.id not in known]
-    if any(_counts(bug, settings.fail_on) for bug in seen):
+    if any(_counts(bug, fail_on) for bug in seen):
         return ExitStatus.FINDINGS
     if is_interrupted:
         return ExitStatus.INTERRUPTED

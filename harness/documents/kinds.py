@@ -23,5 +23,6 @@ class Kind(StrEnum):
     SHARD = "shard"
     VERDICT = "verdict"
     NIGHT = "night"
+    NIGHT_UNIT = "night-unit"
     MORNING = "morning"
     GATE = "gate"

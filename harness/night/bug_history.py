@@ -269,24 +269,27 @@ def _bugs(memory: NightMemory) -> Iterator[BugHistory]:
             looks.setdefault(identity, []).append(look)
     latest = memory.nights[-1] if memory.nights else ""
     absorbed = _absorbed(memory)
+    order = {night: place for place, night in enumerate(memory.nights)}
     for identity, some in looks.items():
-        if identity not in absorbed:
+        last = max((order[look.night] for look in some if look.sighting is not None), default=-1)
+        if absorbed.get(identity, -1) <= last:
             yield _bug(identity, tuple(some), memory.findings.get(identity), latest)
     for identity, finding in memory.findings.items():
         if identity not in looks and identity not in absorbed:
             yield _bug(identity, (), finding, latest)
 
 
-def _absorbed(memory: NightMemory) -> frozenset[str]:
-    """Return the ids of bugs that a confirmed finding has turned out to explain, and that no later run saw alone."""
-    symptoms = {
-        symptom.signature.id
-        for finding in memory.findings.values()
-        if finding.confirmed
-        for symptom in finding.symptoms
-    }
-    confirmed = {identity for identity, finding in memory.findings.items() if finding.confirmed}
-    return frozenset(symptoms - confirmed)
+def _absorbed(memory: NightMemory) -> Mapping[str, int]:
+    """Return the bugs that turned out to be symptoms of others, each with the place of the last night that said so.
+
+    A later night that sees such a bug by itself knows better.
+    """
+    absorbed: dict[str, int] = {}
+    for place, night in enumerate(memory.nights):
+        for run in memory.runs:
+            if run.night == night:
+                absorbed.update((symptom, place) for sighting in run.seen for symptom in sighting.symptoms)
+    return absorbed
 
 
 def _looks_of(night: str, memory: NightMemory, known: dict[str, set[tuple[str, str]]]) -> Iterator[tuple[str, Look]]:

@@ -3,6 +3,7 @@
     log/<night>.<run>.jsonl     what one machine did in one night, a line for each thing when it happened
     log/<first>--<last>.<digest>.jsonl   older runs together
     findings/<id>/              each bug, with its smallest case, as in `.harness/findings`
+    units/<digest>.json         of an op on a device, promising cases and the executed lines of its kernels
 
 The files of several machines, copied together in any order, are the memory of all: a run is known by its own number,
 and counts once wherever its lines are.  A damaged line is left out and named; the findings of a damaged log are still
@@ -23,11 +24,13 @@ from pathlib import Path
 from harness.documents import files
 from harness.documents.finding import FindingDocument
 from harness.documents.night_log import ChunkTried, NightEntry, NightSighting, RunBegun, RunEnded
+from harness.documents.night_unit import NightUnit
 from harness.errors import ReplayError, store_error
 from harness.findings import store
 from harness.model.finding import Finding
+from harness.model.merging import merged
 
-LOG, FINDINGS = "log", store.FOLDER.name
+LOG, FINDINGS, UNITS = "log", store.FOLDER.name, "units"
 LOGS = "*.jsonl"
 MOST_LOGS = 40
 """Files of logs beyond which all but the newest are put together."""
@@ -88,6 +91,8 @@ class NightMemory:
     """In the order in which they began."""
     findings: Mapping[str, Finding] = field(default_factory=dict[str, Finding])
     """The bugs of all nights, by id."""
+    units: Mapping[tuple[str, str, str], NightUnit] = field(default_factory=dict[tuple[str, str, str], NightUnit])
+    """By search, op and device."""
     damaged: tuple[str, ...] = ()
     """A message for each file that cannot be read whole."""
 
@@ -171,6 +176,36 @@ def keep_finding(finding: Finding, folder: Path, text: str, versions: Mapping[st
         raise store_error(error, place) from None
 
 
+def keep_unit(unit: NightUnit, folder: Path) -> None:
+    """Keep what a chunk found out about an op on a device, with what is known of the same sources.
+
+    Raises:
+        StoreError: it cannot be written.
+    """
+    path = folder / UNITS / f"{_name_of(unit)}.json"
+    with suppress(ReplayError):  # there is none yet, or it is damaged
+        known = files.read(path, NightUnit)
+        if (known.digest, known.release) == (unit.digest, unit.release):
+            unit = merged([known, unit])
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        files.write(unit, path)
+    except OSError as error:
+        raise store_error(error, path) from None
+
+
+def _name_of(unit: NightUnit) -> str:
+    return hashlib.sha256(f"{unit.search}\n{unit.op}\n{unit.device}".encode()).hexdigest()[:16]
+
+
+def _units(folder: Path, damaged: list[str]) -> Iterator[NightUnit]:
+    for path in sorted(folder.glob("[!.]*.json")):
+        try:
+            yield files.read(path, NightUnit)
+        except ReplayError as error:
+            damaged.append(str(error))
+
+
 def read(folder: Path) -> NightMemory:
     """Read a memory.  A folder that does not exist remembers nothing."""
     damaged: list[str] = []
@@ -184,10 +219,12 @@ def read(folder: Path) -> NightMemory:
                 runs[run] = entries
     kept = store.load(folder / FINDINGS, with_cases=False) if (folder / FINDINGS).is_dir() else None
     ordered = sorted(runs.items(), key=lambda item: (item[1][0].at, item[0]))
+    units = tuple(_units(folder / UNITS, damaged))
     return NightMemory(
         folder=folder,
         runs=tuple(NightRun(night=some[0].night, number=run, entries=tuple(some)) for run, some in ordered),
         findings={bug.finding.id: bug.finding for bug in kept.bugs} if kept else {},
+        units={(unit.search, unit.op, unit.device): unit for unit in units},
         damaged=(*damaged, *(kept.damaged if kept else ())),
     )
 
@@ -218,6 +255,7 @@ def merge(folder: Path, others: Iterable[Path]) -> None:
             for path in sorted((other / LOG).glob(LOGS)):
                 _copy_log(path, folder / LOG / path.name)
             _copy_findings(other / FINDINGS, folder / FINDINGS)
+            _copy_units(other / UNITS, folder / UNITS)
     except OSError as error:
         raise store_error(error, folder) from None
 
@@ -237,6 +275,20 @@ def _copy_findings(other: Path, place: Path) -> None:
             continue
         if not _is_readable(target / store.FINDING) or _is_better(document, target / store.FINDING):
             shutil.copytree(document.parent, target, dirs_exist_ok=True)
+
+
+def _copy_units(other: Path, place: Path) -> None:
+    """Copy the units that the place lacks, and those of which the other folder knows more launches."""
+    known = {(unit.search, unit.op, unit.device): unit for unit in _units(place, [])}
+    for unit in _units(other, []):
+        here = known.get((unit.search, unit.op, unit.device))
+        if here is None or _launches(unit) > _launches(here):
+            place.mkdir(parents=True, exist_ok=True)
+            files.write(unit, place / f"{_name_of(unit)}.json")
+
+
+def _launches(unit: NightUnit) -> int:
+    return sum(count for row in unit.kernel_lines for count in row.launches.values())
 
 
 def _is_readable(document: Path) -> bool:

@@ -8,6 +8,7 @@ from typing import Protocol
 
 from harness.documents.chunk import Chunk, ChunkReport, shard_of
 from harness.documents.night_log import ChunkTried, NightSighting, RunEnded
+from harness.documents.night_unit import NightUnit
 from harness.engines.cuda.gpus.assignment import IN_QUARANTINE
 from harness.errors import HarnessError, StoreError
 from harness.findings.versions import versions
@@ -17,7 +18,7 @@ from harness.fleet.ray_cluster import Done
 from harness.fleet.shards import Shard
 from harness.model.case import Case
 from harness.model.finding import Finding
-from harness.night.night_memory import RunLog, keep_finding
+from harness.night.night_memory import RunLog, keep_finding, keep_unit
 from harness.night.promise import PromisingUnit, turns
 from harness.search.campaign_plan import CaseBudget
 
@@ -25,6 +26,8 @@ LONGEST_CHUNK_S = 300.0
 SHORTEST_CHUNK_S = 15.0
 """Less than this at the end of a night is too little for a chunk."""
 REASONS = 3
+PROMISING_PART = 4
+"""Of so many cases of a block, one is a promising one of earlier nights."""
 
 
 class Machine(Protocol):
@@ -95,6 +98,8 @@ def _planned(unit: PromisingUnit, turn: int, size: int) -> PlannedChunk:
     chunk = chunk_of_block(options, unit.op, unit.device, block, size)
     bugs = () if turn else tuple(bug for bug in unit.open_bugs if _repeats_alone(bug.finding))
     first = tuple(_on_device(bug.finding, unit) for bug in bugs if bug.finding is not None)
+    if not turn:  # promising ones get a part of the block alone: draws find what nobody has seen yet
+        first = (*first, *unit.promising[: size // PROMISING_PART])
     chunk = replace(chunk, plan=replace(chunk.plan, first_cases=first))
     return PlannedChunk(chunk=chunk, unit=unit, block=block, replayed=tuple(bug.id for bug in bugs))
 
@@ -258,6 +263,18 @@ class NightRun:
         tried = _tried(planned, report, done.failure)
         self.tried.append(tried)
         self._attempt(lambda: self._log.write(tried))
+        if report is not None:
+            unit = planned.unit
+            notes = NightUnit(
+                search=unit.search.name,
+                op=unit.op.id,
+                device=unit.device.slug,
+                digest=unit.digest,
+                release=unit.search.release,
+                promising=report.report.promising,
+                kernel_lines=report.report.kernel_lines,
+            )
+            self._attempt(lambda: keep_unit(notes, self._memory))
         if tried.failure:
             self._say(f"{planned.unit.op.name} on {planned.unit.device.slug} has no result: {tried.failure}")
 

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 
+from harness.model.case import Case
 from harness.model.device import DeviceProfile
 from harness.model.op import Op
 from harness.night.bug_history import BugHistory, NightHistory, Unit, UnitHistory
@@ -18,7 +19,7 @@ from harness.night.night_settings import SearchSettings
 from harness.search.options import Options
 
 
-class Promise(IntEnum):
+class TurnReason(IntEnum):
     """Why an op has its turn; lower ones come first."""
 
     CHANGED = 0
@@ -50,9 +51,11 @@ class PromisingUnit:
     search: NightSearch
     op: Op
     device: DeviceProfile
-    promise: Promise
+    reason: TurnReason
     known: UnitHistory
     open_bugs: tuple[BugHistory, ...] = ()
+    promising: tuple[Case, ...] = ()
+    """Cases of earlier nights, the most promising first."""
 
     @property
     def unit(self) -> Unit:
@@ -70,7 +73,7 @@ def units_in_order(search: NightSearch, history: NightHistory) -> tuple[Promisin
 
     def rank(unit: PromisingUnit) -> tuple[int, int, int]:
         age = nights.index(unit.known.last) if unit.known.last in nights else -1
-        return unit.promise, age, unit.known.cases
+        return unit.reason, age, unit.known.cases
 
     return tuple(sorted(units, key=rank))
 
@@ -81,8 +84,12 @@ def _unit(search: NightSearch, op: Op, device: DeviceProfile, history: NightHist
     bugs = tuple(bug for bug in history.bugs if bug.is_open and _was_seen(bug, key))
     digest = search.digests.get(op.id, "")
     changed = not known.nights or (digest != known.digest if digest else search.release != known.release)
-    promise = Promise.CHANGED if changed else Promise.OPEN_BUGS if bugs else Promise.LONG_AGO
-    return PromisingUnit(search=search, op=op, device=device, promise=promise, known=known, open_bugs=bugs)
+    reason = TurnReason.CHANGED if changed else TurnReason.OPEN_BUGS if bugs else TurnReason.LONG_AGO
+    kept = history.memory.units.get(key)
+    promising = tuple(row.case for row in kept.promising) if kept else ()
+    return PromisingUnit(
+        search=search, op=op, device=device, reason=reason, known=known, open_bugs=bugs, promising=promising
+    )
 
 
 def _was_seen(bug: BugHistory, unit: Unit) -> bool:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.model.finding import ReplayCount
+from harness.model.finding import ReplayCount, Symptom
 from harness.night.bug_history import BugState
 from tests.night.nights import CONFIRMED, Nights
 
@@ -85,6 +85,12 @@ def test_units_know_what_was_tried_and_which_draws_come_next(nights: Nights) -> 
     assert (unit.nights, unit.cases, unit.release, unit.last, unit.next_block) == (2, 6, "lib 2.0", "2", 1)
 
 
-def test_a_symptom_of_a_confirmed_bug_is_no_bug_of_its_own(nights: Nights) -> None:
-    nights.run("1", sees=CONFIRMED)
+def test_a_bug_that_turns_out_to_be_a_symptom_is_none_of_its_own(nights: Nights) -> None:
+    other = replace(CONFIRMED, fail=replace(CONFIRMED.fail, signature=replace(CONFIRMED.fail.signature, place="y")))
+    nights.run("1", sees=other)
+    assert [bug.id for bug in nights.history.bugs] == [other.id]
+    symptom = Symptom(signature=other.fail.signature, message="y is wrong", sightings=1)
+    nights.run("2", sees=replace(CONFIRMED, symptoms=(symptom,)))
     assert [bug.id for bug in nights.history.bugs] == [CONFIRMED.id]
+    nights.run("3", sees=other)
+    assert {bug.id for bug in nights.history.bugs} == {CONFIRMED.id, other.id}
