@@ -33,7 +33,7 @@ from harness.model.verdict import Severity
 from harness.night import night_memory
 from harness.night.bug_history import BugHistory, BugState, NightHistory, history_of
 from harness.night.named_releases import named_library
-from harness.night.night_run import Machine, NightBudget, NightRun, planned_chunks
+from harness.night.night_shift import ChunkMachine, NightBudget, NightShift, planned_chunks
 from harness.night.night_settings import USUAL_MINUTES, FailOn, NightSettings, SearchSettings, read_night_settings
 from harness.night.promise import NightSearch, PromisingUnit, TurnReason, units_in_order
 from harness.reports.finding_text import Sources, render
@@ -83,7 +83,7 @@ def run(options: argparse.Namespace) -> ExitStatus:
     with ExitStack() as stack:
         machine, capacity = _machine(options, project, budget, searches, stack)
         interrupts = stack.enter_context(Interrupts())
-        night = NightRun(machine, log, lambda finding: render(finding, Sources()).plain, print_progress)
+        night = NightShift(machine, log, lambda finding: render(finding, Sources()).plain, print_progress)
         progress = ProgressLine(PROGRESS_S, interrupts)
         is_interrupted = False
         try:
@@ -168,7 +168,7 @@ def _gpus() -> tuple[str, ...]:
 
 def _machine(
     options: argparse.Namespace, project: Path, budget: NightBudget, searches: Sequence[NightSearch], stack: ExitStack
-) -> tuple[Machine, int]:
+) -> tuple[ChunkMachine, int]:
     """Return where chunks run, and how many may run or wait there at once."""
     if not options.ray:
         return _OneMachine(stack.enter_context(ThisMachine(project))), 1
@@ -221,7 +221,7 @@ def _plan_line(units: Sequence[PromisingUnit], history: NightHistory) -> str:
     )
 
 
-def _line(night: NightRun, begun: float) -> str:
+def _line(night: NightShift, begun: float) -> str:
     clock, seconds = divmod(int(time.monotonic() - begun), 60)
     return (
         f"{counted(len(night.tried), 'chunk')} · {counted(night.cases, 'case')} · "
@@ -230,7 +230,7 @@ def _line(night: NightRun, begun: float) -> str:
 
 
 def _status(
-    history: NightHistory, night: NightRun, issues: KnownIssues, fail_on: FailOn, *, is_interrupted: bool
+    history: NightHistory, night: NightShift, issues: KnownIssues, fail_on: FailOn, *, is_interrupted: bool
 ) -> ExitStatus:
     known = {issue.finding for issue in issues.among(night.findings.values())}
     seen = [bug for bug in history.bugs if bug.id in night.findings and bug.id not in known]

@@ -30,7 +30,7 @@ PROMISING_PART = 4
 """Of so many cases of a block, one is a promising one of earlier nights."""
 
 
-class Machine(Protocol):
+class ChunkMachine(Protocol):
     """Where chunks run: this machine, or a cluster."""
 
     @property
@@ -114,11 +114,11 @@ def _on_device(finding: Finding, unit: PromisingUnit) -> Case:
     return case if case.device.slug == unit.device.slug else replace(case, device=unit.device)
 
 
-class NightRun:
-    """The run of one machine."""
+class NightShift:
+    """The work of one machine in one night."""
 
     def __init__(
-        self, machine: Machine, log: RunLog, text_of: Callable[[Finding], str], say: Callable[[str], object]
+        self, machine: ChunkMachine, log: RunLog, text_of: Callable[[Finding], str], say: Callable[[str], object]
     ) -> None:
         """Run chunks on a machine, and log what they tell.
 
