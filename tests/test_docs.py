@@ -14,10 +14,10 @@ from typing import Any
 import pytest
 
 from ci.write_reference import wanted
-from harness.project_settings import OWN_FILE
 from harness.cli import COMMANDS, module_of, parse
 from harness.cli.command import Parser
 from harness.errors import HarnessError
+from harness.project_settings import OWN_FILE
 from harness.suite_files import suite_files
 from tests.test_rooms import LEAVES, ROOMS, SUB_ROOMS
 

@@ -33,8 +33,8 @@ from harness.model.verdict import Severity
 from harness.night import night_memory
 from harness.night.bug_history import BugHistory, BugState, NightHistory, history_of
 from harness.night.named_releases import named_library
-from harness.night.night_shift import ChunkMachine, NightBudget, NightShift, planned_chunks
 from harness.night.night_settings import USUAL_MINUTES, FailOn, NightSettings, SearchSettings, read_night_settings
+from harness.night.night_shift import ChunkMachine, NightBudget, NightShift, planned_chunks
 from harness.night.promise import NightSearch, PromisingUnit, TurnReason, units_in_order
 from harness.reports.finding_text import Sources, render
 from harness.reports.interrupts import Interrupts
