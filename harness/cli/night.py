@@ -175,7 +175,7 @@ def _machine(
     cluster = stack.enter_context(RayCluster(options.ray, project))
     every = sum(len(search.options.ops) * len(search.options.devices) for search in searches)
     many = max(CHUNKS_OF_NODE * len(cluster.nodes), CHUNKS_OF_NODE)
-    return _RayMachine(cluster), many if budget.cases is None else every + budget.cases // budget.block + many
+    return _RayMachine(cluster), many if budget.cases is None else every + budget.cases + many
 
 
 class _OneMachine:

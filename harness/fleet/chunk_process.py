@@ -18,8 +18,8 @@ from harness.workers.supervision.linux import die_with
 ENDING_S = 20.0
 """How long a process that is told to end may take: it reports what it found."""
 TAIL_LINES = 8
-FINISHED = range(4)
-"""Exit statuses of `harness fuzz` after a search; 2 has no report."""
+FINISHED = frozenset({0, 1, 3, 130})
+"""Exit statuses of `harness fuzz` after a search; 130 after one that was ended."""
 
 
 class ChunkFailed(HarnessError):

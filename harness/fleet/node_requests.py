@@ -16,7 +16,8 @@ def wanted_of(options: Options, device: DeviceProfile, nodes: Sequence[Node]) ->
     """Return what a chunk on a device asks of a node."""
     if options.engine.needs_gpu:
         return NodeRequest(cpus=options.processes or GPU_CPUS, gpus=1, gpu_type=gpu_type_of(device.name, nodes))
-    return NodeRequest(cpus=options.processes or CHUNK_CPUS)
+    largest = max((node.cpus for node in nodes), default=CHUNK_CPUS)
+    return NodeRequest(cpus=options.processes or max(1, min(CHUNK_CPUS, largest)))
 
 
 def passed_on(wanted: NodeRequest) -> tuple[str, ...]:

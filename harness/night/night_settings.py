@@ -26,8 +26,11 @@ from harness.suite_files import named_suites
 USUAL_MINUTES = 60.0
 USUAL_MEMORY = "nights"
 USUAL_SUITES = ("suites",)
-USUAL_BLOCK = 48
-"""Cases of a chunk: enough to learn from launches, and few enough to try many ops in one night."""
+USUAL_BLOCK, GPU_BLOCK = 48, 144
+"""Cases of a chunk: enough to learn from launches, and few enough to try many ops in one night.
+
+Processes on a hardware GPU begin slowly, under a sanitizer in half a minute.
+"""
 
 
 class FailOn(StrEnum):
@@ -75,7 +78,8 @@ class NightSettings:
     known: Path
     """The list of known issues."""
     fail_on: FailOn = FailOn.NEW
-    block: int = USUAL_BLOCK
+    block: int | None = None
+    """Cases of a chunk; None: as many as are usual for its engine."""
     seed: int = 0
 
 
@@ -136,7 +140,7 @@ def read_night_settings(project: Path, file: Path | None = None) -> NightSetting
         memory=project / _text(values, "memory", place, USUAL_MEMORY),
         known=project / _text(values, "known", place, "known_issues.toml"),
         fail_on=_fail_on(values, place),
-        block=int(_number(values, "block", place) or USUAL_BLOCK),
+        block=int(_number(values, "block", place) or 0) or None,
         seed=int(values.get("seed", 0)),
     )
 

@@ -4,6 +4,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
+from textwrap import shorten
 from typing import Protocol
 
 from harness.documents.chunk import Chunk, ChunkReport, shard_of
@@ -19,6 +20,7 @@ from harness.fleet.shards import Shard
 from harness.model.case import Case
 from harness.model.finding import Finding
 from harness.night.night_memory import RunLog, keep_finding, keep_unit
+from harness.night.night_settings import GPU_BLOCK, USUAL_BLOCK
 from harness.night.promise import PromisingUnit, turns
 from harness.search.campaign_plan import CaseBudget
 
@@ -26,6 +28,7 @@ LONGEST_CHUNK_S = 300.0
 SHORTEST_CHUNK_S = 15.0
 """Less than this at the end of a night is too little for a chunk."""
 REASONS = 3
+LONGEST_FAILURE = 300
 PROMISING_PART = 4
 """Of so many cases of a block, one is a promising one of earlier nights."""
 
@@ -52,8 +55,8 @@ class NightBudget:
     cases: int | None
     deadline: float | None
     """By `time.monotonic`."""
-    block: int
-    """Cases of a chunk."""
+    block: int | None
+    """Cases of a chunk; None: as many as are usual for its engine."""
 
     @property
     def left_s(self) -> float:
@@ -82,7 +85,8 @@ def planned_chunks(
     count = sum(map(len, searches))
     cases = 0
     for number, (unit, turn) in enumerate(turns(searches), 1):
-        size = budget.block if budget.cases is None else min(budget.block, budget.cases - cases)
+        block = budget.block or (GPU_BLOCK if unit.search.options.engine.needs_gpu else USUAL_BLOCK)
+        size = block if budget.cases is None else min(block, budget.cases - cases)
         if size <= 0:
             return
         cases += size
@@ -297,7 +301,7 @@ def _tried(planned: PlannedChunk, done: ChunkReport | None, failure: str) -> Chu
         release=unit.search.release,
         digest=unit.digest,
         block=planned.block,
-        failure=failure,
+        failure=shorten(failure, LONGEST_FAILURE, placeholder=" …"),
     )
     if done is None:
         return tried

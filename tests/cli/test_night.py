@@ -52,10 +52,12 @@ def night(project: Project, *options: str) -> Finished:
 
 def test_a_night_goes_on_where_the_last_one_ended(project: Project) -> None:
     first = night(project, "--cases", "24", "--night", "1")
-    assert (first.status, first.out.splitlines()[0][:4]) == (0, "new "), first.out + first.err
+    assert (first.status, first.out.splitlines()[0]) == (0, "night 1: 1 new"), first.out + first.err
     assert "no night before; 3 ops on 2 devices: 6 of 6 new or changed; 0 open bugs" in first.err
     second = night(project, "--cases", "40", "--night", "2")
-    assert (second.status, second.out.splitlines()[0][:11]) == (0, "still there"), second.out + second.err
+    assert (second.status, second.out.splitlines()[0]) == (0, "night 2: nothing new; 1 still there"), (
+        second.out + second.err
+    )
     one, two = history(project).memory.runs
     device, other = "rtx-pro-6000", "b200"
     assert blocks(one) == [("overlapping", device, 0), ("faultless", device, 0), ("unknown", device, 0)]

@@ -1,5 +1,7 @@
 """A machine of a fleet runs a chunk in a process, and passes on what that tells."""
 
+import subprocess  # noqa: TC003 - pyright reads it
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -34,7 +36,7 @@ CHUNK = Chunk(
 @pytest.fixture(autouse=True)
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "suites").mkdir()
-    (tmp_path / "suites" / "norm.py").write_text(suite_of("overlapping"), encoding="utf-8")
+    (tmp_path / "suites" / "norm.py").write_text(suite_of("overlapping", "faultless"), encoding="utf-8")
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     monkeypatch.chdir(tmp_path)
 
@@ -64,6 +66,20 @@ def test_a_chunk_tells_its_findings_and_returns_its_report() -> None:
     told = [event for event in map(event_in, lines) if isinstance(event, Finding)]
     assert {finding.fail.signature for finding in told} == {one.report.findings[0].fail.signature}
     assert told[-1].confirmed
+
+
+def test_a_chunk_that_is_ended_reports_what_it_has() -> None:
+    plan = replace(CHUNK.plan, op=("faultless",), cases=50_000)
+    processes: list[subprocess.Popen[str]] = []
+
+    def hear(line: str) -> None:
+        if isinstance(event_in(line), CaseCount):
+            processes[0].terminate()
+
+    order = ChunkOrder(chunk=files.dumps(replace(CHUNK, plan=plan)), options=("--processes", "1"))
+    (one,) = files.loads(run_chunk(order, Path.cwd(), hear, processes.append), ShardReport).chunks
+    assert one.report.interrupted
+    assert one.report.cases > 0
 
 
 def test_a_chunk_that_cannot_run_says_why() -> None:

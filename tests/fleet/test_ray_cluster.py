@@ -17,6 +17,8 @@ from harness.documents import files
 from harness.documents.chunk import ShardReport
 from harness.findings.report_merging import merge_chunks
 from harness.fleet.ray_cluster import Node, NodeRequest, gpu_type_of
+from harness.night import night_memory
+from harness.night.bug_history import history_of
 from tests.cli.command_line import ENGINE, ROOT, Project
 from tests.cli.fake_engine import suite_of
 
@@ -108,6 +110,41 @@ def test_no_chunk_is_lost_when_a_node_dies_and_one_joins(project: Project, nodes
     assert summed_up(on_ray) == summed_up(alone)
     stored = [json.loads(path.read_text()) for path in (project.folder / ".harness/findings").glob("*/finding.json")]
     assert len({one["signature"] for one in stored}) == 1
+
+
+NIGHT = """
+device = "rtx-pro-6000,b200"
+
+[night]
+block = 8
+
+[[night.search]]
+name = "one"
+engine = "tests.cli.fake_engine:FakeEngine"
+oracle = ["write-overlap"]
+"""
+
+
+@pytest.mark.nightly
+@pytest.mark.slow
+def test_a_night_loses_nothing_when_a_node_dies_and_one_joins(project: Project, nodes: Nodes) -> None:
+    project.write("harness.toml", NIGHT)
+    on_ray = project.start("night", "--cases", "128", "--ray", nodes.address, "--memory", "on-ray")
+    log = project.folder / "on-ray" / "log"
+    while not any(b'"tried"' in path.read_bytes() for path in log.glob("*.jsonl")):
+        assert on_ray.poll() is None
+    nodes.tell("join")
+    nodes.tell("kill")
+    out, err = on_ray.communicate(timeout=300)
+    assert (on_ray.returncode, "has no result" in err) == (0, False), out + err
+    project.process("night", "--cases", "128", "--memory", "alone")
+    assert known_of(project.folder / "on-ray") == known_of(project.folder / "alone")
+
+
+def known_of(memory: Path) -> tuple[object, ...]:
+    known = history_of(night_memory.read(memory))
+    bugs = [(bug.id, bug.state, bug.is_confirmed, bug.finding and bug.finding.case) for bug in known.bugs]
+    return bugs, {unit: (row.cases, row.checked, row.next_block) for unit, row in known.units.items()}
 
 
 def summed_up(shard: ShardReport) -> tuple[object, ...]:
