@@ -12,7 +12,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from harness.night import night_memory
-from harness.night.bug_history import BugHistory, NightHistory, history_of
+from harness.night.bug_history import BugHistory, BugState, NightHistory, history_of
+from harness.wording import counted
 from studies.month.schedule import NIGHTS, ExpectedLife, expected_lives, name_of, settings_of
 
 SLOWER = 1.5
@@ -46,11 +47,16 @@ def lives(expected: ExpectedLife, history: NightHistory) -> Iterator[BugHistory]
 
 
 def complaints(expected: ExpectedLife, found: Sequence[BugHistory]) -> Iterator[str]:
-    if not any(bug.first == expected.first for bug in found):
-        yield f"first seen in {', '.join(sorted({bug.first for bug in found})) or 'no night'}"
-    for bug in found:
-        if (bug.gone_since, bug.gone_with) != (expected.gone, expected.gone_with):
-            yield f"{bug.id} {bug.state}, gone since {bug.gone_since or 'never'} with {bug.gone_with or 'no release'}"
+    """Yield what differs from the expected life.  A changed statement gives a bug another name: all are one life."""
+    first = min((bug.first for bug in found), default="no night")
+    if first != expected.first:
+        yield f"first seen in {first}"
+    still = [bug.id for bug in found if bug.state is not BugState.GONE]
+    if still:
+        yield f"not gone: {', '.join(still)}"
+    gone, gone_with = max(((bug.gone_since, bug.gone_with) for bug in found), default=("never", ""))
+    if (gone, gone_with) != (expected.gone, expected.gone_with):
+        yield f"gone since {gone} with {gone_with}"
 
 
 def main() -> int:
@@ -75,7 +81,7 @@ def main() -> int:
         said = list(complaints(expected, found))
         wrong += bool(said)
         life = f"there from {expected.first} to {expected.gone} ({expected.gone_with})"
-        print(f"{expected.bug.id}: {len(found)} bugs, {life}: {'; '.join(said) or 'as it should be'}")
+        print(f"{expected.bug.id}: {counted(len(found), 'name')}, {life}: {'; '.join(said) or 'as it should be'}")
     starts = [float(line) for line in (folder / STARTS).read_text(encoding="utf-8").split()]
     print(f"the second night planned after {starts[1]:.1f} s, the last after {starts[-1]:.1f} s")
     return 1 if wrong or starts[-1] > SLOWER * starts[1] else 0
