@@ -21,6 +21,7 @@ from harness.errors import UsageError, unknown
 from harness.model.engine_traits import VIRTUAL
 from harness.model.plan import TIME_LIMIT_S
 from harness.project_settings import NIGHT, SettingsTable, placed, read_project_settings, read_table
+from harness.search.engine_choice import find_engine
 from harness.suite_files import named_suites
 
 USUAL_MINUTES = 60.0
@@ -151,8 +152,13 @@ class _Defaults:
     libraries: tuple[str, ...]
 
     def of(self, search: SearchSettings) -> SearchSettings:
-        """Return the search with the project's devices and libraries where it has none of its own."""
-        return replace(search, device=search.device or self.device, libraries=search.libraries or self.libraries)
+        """Return the search with the project's devices and libraries where it has none of its own.
+
+        A search on hardware GPUs emulates their own models instead.
+        """
+        engine = find_engine(search.engine)
+        device = None if engine is not None and engine.needs_gpu else self.device
+        return replace(search, device=search.device or device, libraries=search.libraries or self.libraries)
 
 
 def _searches(entry: Mapping[str, Any], project: Path, place: str) -> Iterator[SearchSettings]:
