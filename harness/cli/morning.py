@@ -17,7 +17,7 @@ from harness.model.merging import merged_rows
 from harness.night import night_memory
 from harness.night.bug_history import history_of
 from harness.night.night_memory import NightMemory
-from harness.night.night_settings import read_night_settings
+from harness.night.night_settings import read_night_places
 from harness.reports.contents import NOTHING_RAN
 from harness.reports.lcov import lcov
 from harness.reports.morning import UnexecutedLines, morning_contents, read_stored
@@ -32,14 +32,14 @@ STDOUT = "-"
 
 def run(options: argparse.Namespace) -> ExitStatus:
     """Show what nights know, after their memories are merged."""
-    settings = read_night_settings(project_of(Path.cwd()))
-    folders = options.memories or [settings.memory]
-    for folder in folders[1:] if folders[0].is_dir() or len(folders) > 1 else folders:
+    places = read_night_places(project_of(Path.cwd()))
+    folders = options.memories or [places.memory]
+    for folder in folders[1:] or folders:  # the first of several may be new
         if not folder.is_dir():
             raise UsageError(f"there is no memory {folder}: run harness night first, or name its folder")
     night_memory.merge(folders[0], folders[1:])
     memory = night_memory.read(folders[0])
-    issues = read_known_issues(options.known or settings.known, date.today())  # noqa: DTZ011 - a date of people
+    issues = read_known_issues(options.known or places.known, date.today())  # noqa: DTZ011 - a date of people
     history = history_of(memory)
     contents = morning_contents(
         history,

@@ -40,6 +40,7 @@ from harness.reports.finding_text import Sources, render
 from harness.reports.interrupts import Interrupts
 from harness.reports.morning import morning_contents
 from harness.reports.morning_text import morning_text
+from harness.search.missing_libraries import refuse_missing_distributions
 from harness.search.options import options_of
 from harness.search.session import prepared
 from harness.suite_files import project_of
@@ -60,7 +61,7 @@ def run(options: argparse.Namespace) -> ExitStatus:
     prepared(HARNESS_FOLDER)
     use_hypothesis_folder()
     history = _remembered(settings.memory)
-    searches = [_loaded(search, settings, project, options) for search in settings.searches]
+    searches, error = _all_loaded(settings, project, options)
     ordered = [units_in_order(search, history) for search in searches]
     units = [unit for some in ordered for unit in some]
     budget = NightBudget(
@@ -98,8 +99,8 @@ def run(options: argparse.Namespace) -> ExitStatus:
     after = history_of(night_memory.read(settings.memory))
     issues = read_known_issues(settings.known, date.today())  # noqa: DTZ011 - a date that people write has no zone
     print_lines(morning_text(morning_contents(after, issues, units=[unit.unit for unit in units])))
-    if night.error is not None:
-        raise night.error
+    if error := night.error or error:
+        raise error
     return _status(after, night, issues, settings.fail_on, is_interrupted=is_interrupted)
 
 
@@ -137,6 +138,27 @@ def _remembered(folder: Path) -> NightHistory:
     return history_of(memory)
 
 
+def _all_loaded(
+    settings: NightSettings, project: Path, options: argparse.Namespace
+) -> tuple[list[NightSearch], HarnessError | None]:
+    """Load all searches.  One that cannot be loaded, as of a library that is not there, keeps no other from its turn.
+
+    Raises:
+        HarnessError: none can be loaded.
+    """
+    searches, first = list[NightSearch](), None
+    for search in settings.searches:
+        try:
+            searches.append(_loaded(search, settings, project, options))
+        except HarnessError as error:
+            first = first or error
+            if len(settings.searches) > 1:
+                print_progress(f"left out: {search.name}: {error}")
+    if first is not None and not searches:
+        raise first
+    return searches, first
+
+
 def _loaded(search: SearchSettings, settings: NightSettings, project: Path, options: argparse.Namespace) -> NightSearch:
     """Load the suites of a search, and find out which releases it tests tonight."""
     libraries = [named_library(spec, options.settings.cache) for spec in search.libraries]
@@ -153,6 +175,7 @@ def _loaded(search: SearchSettings, settings: NightSettings, project: Path, opti
     )
     remember(plan.suites, plan.libraries)
     loaded = options_of(plan, options.settings, project)
+    refuse_missing_distributions(loaded)
     roots = [Path(folder) for folder in resolve(plan.libraries, cache=options.settings.cache, report=print_progress)]
     return NightSearch(
         settings=search,

@@ -111,6 +111,7 @@ def read_night_settings(project: Path, file: Path | None = None) -> NightSetting
     table = read_table(project, file)
     values = _table_of(table, table.values.get(NIGHT, {}), NIGHT, NAMES)
     place = f"{table.place} {NIGHT}"
+    places = _places(values, place, project)
     minutes, cases = _number(values, "minutes", place), _number(values, "cases", place)
     if minutes is not None and cases is not None:
         raise UsageError(f"{place}: minutes and cases: a night has one of them")
@@ -138,11 +139,38 @@ def read_night_settings(project: Path, file: Path | None = None) -> NightSetting
         searches=searches,
         minutes=minutes if cases is None else None,
         cases=None if cases is None else int(cases),
-        memory=project / _text(values, "memory", place, USUAL_MEMORY),
-        known=project / _text(values, "known", place, "known_issues.toml"),
+        memory=places.memory,
+        known=places.known,
         fail_on=_fail_on(values, place),
         block=int(_number(values, "block", place) or 0) or None,
         seed=int(values.get("seed", 0)),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NightPlaces:
+    """Where nights keep what they know."""
+
+    memory: Path
+    known: Path
+    """The list of known issues."""
+
+
+def read_night_places(project: Path) -> NightPlaces:
+    """Read where a project's nights keep what they know; what they search may be wrong.
+
+    Raises:
+        UsageError: the settings are wrong.
+    """
+    table = read_table(project)
+    values = _table_of(table, table.values.get(NIGHT, {}), NIGHT, NAMES)
+    return _places(values, f"{table.place} {NIGHT}", project)
+
+
+def _places(values: Mapping[str, Any], place: str, project: Path) -> NightPlaces:
+    return NightPlaces(
+        memory=project / _text(values, "memory", place, USUAL_MEMORY),
+        known=project / _text(values, "known", place, "known_issues.toml"),
     )
 
 
@@ -188,6 +216,8 @@ def _searches(entry: Mapping[str, Any], project: Path, place: str) -> Iterator[S
 
 
 def _suites(names: Sequence[str], place: str) -> tuple[str, ...]:
+    if names == USUAL_SUITES and not Path(*USUAL_SUITES).exists():
+        raise UsageError(f"{place}: there is no folder suites: run harness init, or name suites under [[night.search]]")
     try:
         return named_suites(names)
     except UsageError as error:

@@ -142,6 +142,7 @@ def summed_up(known: NightHistory) -> tuple[object, ...]:
         ("[[night.search]]\nsuites = ['none']\n", "none"),
         ("[[night.search]]\n[[night.search]]\n", "two searches are called 'suites'"),
         ("[night\n", "harness.toml"),
+        ("[[night.search]]\nsuites = ['fla:norm']\n", "fla-core, which is not installed"),
     ],
 )
 def test_a_wrong_setting_is_an_error_of_one_line(project: Project, settings: str, line: str) -> None:
