@@ -1,4 +1,4 @@
-"""`python -m studies.month FOLDER [--nights N] [--block CASES]`: run the nights there, and compare with the corpus.
+"""`python -m studies.month FOLDER [--bug ID] [--block CASES]`: run the nights there, and compare with the corpus.
 
 A folder that holds nights goes on with the next one.  Exit status 1: a bug does not appear or go with its release, or
 the last night starts slower than the second.
@@ -14,16 +14,16 @@ from pathlib import Path
 from harness.night import night_memory
 from harness.night.bug_history import BugHistory, BugState, NightHistory, history_of
 from harness.wording import counted
-from studies.month.schedule import NIGHTS, ExpectedLife, expected_lives, name_of, settings_of
+from studies.month.schedule import BUGS, NIGHTS, ExpectedLife, expected_lives, name_of, settings_of
 
 SLOWER = 1.5
 """How much slower than the second the last night may start: the machine has other work too."""
 STARTS = "starts.txt"
 
 
-def run_night(folder: Path, night: int, block: int) -> float:
+def run_night(folder: Path, night: int, settings: str) -> float:
     """Run a night, and return the seconds until it has planned its work."""
-    (folder / "harness.toml").write_text(settings_of(night, block), encoding="utf-8")
+    (folder / "harness.toml").write_text(settings, encoding="utf-8")
     begun = time.monotonic()
     command = [sys.executable, "-m", "harness.cli", "night", "--night", name_of(night)]
     with subprocess.Popen(command, cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as process:
@@ -62,7 +62,7 @@ def complaints(expected: ExpectedLife, found: Sequence[BugHistory]) -> Iterator[
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folder", type=Path)
-    parser.add_argument("--nights", type=int, default=NIGHTS)
+    parser.add_argument("--bug", action="append", choices=tuple(BUGS), help="only this bug; repeatable")
     parser.add_argument("--block", type=int, default=12)
     options = parser.parse_args()
     folder: Path = options.folder
@@ -70,13 +70,14 @@ def main() -> int:
     (folder / "pyproject.toml").touch()
     memory = folder / "nights"
     done = len(night_memory.read(memory).nights)
-    for night in range(done, options.nights):
-        started = run_night(folder, night, options.block)
+    names = tuple(options.bug or BUGS)
+    for night in range(done, NIGHTS):
+        started = run_night(folder, night, settings_of(night, options.block, names))
         with (folder / STARTS).open("a", encoding="utf-8") as file:
             file.write(f"{started:.2f}\n")
     history = history_of(night_memory.read(memory))
     wrong = 0
-    for expected in expected_lives():
+    for expected in expected_lives(names):
         found = tuple(lives(expected, history))
         said = list(complaints(expected, found))
         wrong += bool(said)

@@ -64,8 +64,8 @@ def release_of(library: str, night: int) -> str:
     return [release for release, nights in SCHEDULE[library] for _ in range(nights)][night]
 
 
-def expected_lives() -> Iterator[ExpectedLife]:
-    for bug in choose(read(CORPUS), tuple(BUGS)):
+def expected_lives(names: tuple[str, ...]) -> Iterator[ExpectedLife]:
+    for bug in choose(read(CORPUS), names):
         has_bug = [Version(release_of(bug.distribution, night)) <= Version(bug.last_bad) for night in range(NIGHTS)]
         first = has_bug.index(True)
         gone = has_bug.index(False, first)
@@ -77,9 +77,9 @@ def expected_lives() -> Iterator[ExpectedLife]:
         )
 
 
-def settings_of(night: int, block: int) -> str:
-    """Return the `harness.toml` of a night: each op has one block of cases."""
-    bugs = choose(read(CORPUS), tuple(BUGS))
+def settings_of(night: int, block: int, names: tuple[str, ...]) -> str:
+    """Return the `harness.toml` of a night: the op of each bug has one block of cases."""
+    bugs = choose(read(CORPUS), names)
     searches = list[str]()
     for bug in bugs:
         search = SEARCH.format(
