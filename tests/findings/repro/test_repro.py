@@ -266,7 +266,7 @@ def test_an_unconfirmed_file_says_so_in_its_first_line(
         "place": "overlapping_store.py:14",
     }
     (tmp_path / "finding.json").write_text(json.dumps(finding), encoding="utf-8")
-    status = main(["repro", str(tmp_path / "finding.json"), "-o", str(tmp_path / "out.py")])
+    status = main(["repro", str(tmp_path / "finding.json"), "-o", str(tmp_path / "out.py"), "--trust"])
     text = (tmp_path / "out.py").read_text(encoding="utf-8")
     assert status == 3
     assert "NOT CONFIRMED: cannot be written as code: __name__ of the suite" in capsys.readouterr().out
