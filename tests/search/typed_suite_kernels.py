@@ -44,6 +44,7 @@ def threefold_kernel(x, y, x_t, D, KIND: tl.constexpr, BLOCK: tl.constexpr):
 
 
 def _rows(kernel: Any, x: Any, y: Any, *more: Any, **constants: Any) -> Any:
+    x = x.contiguous()  # kernels take one stride for what they load and store
     block = triton.next_power_of_2(x.shape[1])
     kernel[(x.shape[0],)](x, *more, y, x.stride(0), x.shape[1], BLOCK=block, **constants)
     return y
