@@ -245,7 +245,7 @@ def _entries(path: Path, damaged: list[str]) -> Iterator[NightEntry]:
 
 
 def merge(folder: Path, others: Iterable[Path]) -> None:
-    """Add to a memory what other folders remember.  What is there already stays.
+    """Add to a memory what other folders remember.  What is there already stays; many logs are put together.
 
     Raises:
         StoreError: it cannot be written.
@@ -258,6 +258,9 @@ def merge(folder: Path, others: Iterable[Path]) -> None:
             _copy_units(other / UNITS, folder / UNITS)
     except OSError as error:
         raise store_error(error, folder) from None
+    # A CI system keeps this memory alone: that of each machine, which `harness night` compacts, is a copy.
+    if len([*(folder / LOG).glob(LOGS)]) > MOST_LOGS:
+        compact(read(folder))
 
 
 def _copy_log(path: Path, target: Path) -> None:

@@ -72,6 +72,25 @@ def test_a_merge_repairs_what_was_cut_off(tmp_path: Path) -> None:
     assert cut.read_bytes() == log.path.read_bytes()
 
 
+def test_a_memory_that_machines_copy_and_merge_each_night_stays_small(tmp_path: Path) -> None:
+    kept = Nights(folder=tmp_path / "kept")
+    kept.run("2026-0000")
+    (size,) = files_of(kept.folder / "log").values()
+    for number in range(1, 61):
+        machines = [Nights(folder=tmp_path / f"{number}-{machine}") for machine in "ab"]
+        for machine in machines:
+            shutil.copytree(kept.folder, machine.folder)
+        for machine in machines:
+            night_memory.compact(night_memory.read(machine.folder))
+            machine.run(f"2026-{number:04}")
+        night_memory.merge(kept.folder, [machine.folder for machine in machines])
+        logs = files_of(kept.folder / "log")
+        assert len(logs) <= night_memory.MOST_LOGS
+        assert sum(logs.values()) < 3 * size * (2 * number + 1)
+    runs = kept.history.memory.runs
+    assert (len(runs), len({run.night for run in runs})) == (121, 61)
+
+
 def test_old_logs_are_put_together_without_loss(nights: Nights, monkeypatch: pytest.MonkeyPatch) -> None:
     for number in range(46):
         nights.run(f"2026-{number:04}", sees=CONFIRMED if number % 2 else None, digest=str(number))
