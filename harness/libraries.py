@@ -39,6 +39,10 @@ PIP_LIMIT_S = 7200.0
 DISK_FULL = os.strerror(errno.ENOSPC)
 CODE = (".py", ".so")
 """The files of an installation that decide what it does: modules and compiled extensions."""
+OF_URL = re.compile(r"[\w.-]+\s*@\s*[\w+]+://")
+"""The beginning of a requirement with a URL: `my-library @ git+https://…`."""
+COMMIT = re.compile(r"@([0-9a-f]{40})(?:#.*)?$")
+"""The end of a URL that names one commit of a repository: the same code each time."""
 ARCHIVES = (".whl", ".tar.gz", ".zip")
 SOURCES = "sources:"
 """The beginning of a spec whose source archive is unpacked and not built, for a library with a compiled extension."""
@@ -96,7 +100,7 @@ def of_project(spec: str, project: Path) -> str:
 
 
 def _is_path(spec: str) -> bool:
-    return os.sep in spec or spec.endswith(ARCHIVES)
+    return not OF_URL.match(spec) and (os.sep in spec or spec.endswith(ARCHIVES))
 
 
 def lacking(required: Iterable[str | tuple[str, ...]], specs: Iterable[str]) -> tuple[str, ...]:
@@ -210,8 +214,11 @@ def _read(spec: str) -> Source:
     pinned = [specifier.version for specifier in requirement.specifier if specifier.operator in ("==", "===")]
     exact = len(pinned) == len(requirement.specifier) == 1 and not pinned[0].endswith(".*")
     is_built = argument == spec
-    key = _key(name, pinned[0], is_built=is_built) if exact else None
-    return Release(spec=spec, argument=argument, key=key, name=name, is_built=is_built)
+    commit = COMMIT.search(requirement.url or "")
+    version = pinned[0] if exact else commit[1][:12] if commit else None
+    key = None if version is None else _key(name, version, is_built=is_built)
+    # Some releases of pip refuse a name before a URL such as git+file://.
+    return Release(spec=spec, argument=requirement.url or argument, key=key, name=name, is_built=is_built)
 
 
 def _read_folder(spec: str, path: Path) -> Source:
