@@ -58,6 +58,7 @@ def run(options: argparse.Namespace) -> ExitStatus:
     project = project_of(Path.cwd())
     settings = _settings(options, project)
     shard = _shard(options)
+    issues = read_known_issues(settings.known, date.today())  # noqa: DTZ011 - a date that people write has no zone
     prepared(HARNESS_FOLDER)
     use_hypothesis_folder()
     history = _remembered(settings.memory)
@@ -97,7 +98,6 @@ def run(options: argparse.Namespace) -> ExitStatus:
         night.stop()
         night.ended(time.monotonic() - begun, is_interrupted=is_interrupted, units=units)
     after = history_of(night_memory.read(settings.memory))
-    issues = read_known_issues(settings.known, date.today())  # noqa: DTZ011 - a date that people write has no zone
     print_lines(morning_text(morning_contents(after, issues, units=[unit.unit for unit in units])))
     if error := night.error or error:
         raise error
