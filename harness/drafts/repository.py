@@ -14,13 +14,16 @@ from harness.drafts.signatures import SourceFile, read_source
 from harness.drafts.suite_draft import TestedModule, draft_of
 from harness.drafts.suite_text import SuiteText
 from harness.errors import UsageError, store_error
-from harness.project_settings import read_project_settings
+from harness.model.engine_traits import CUDA, VIRTUAL
+from harness.project_settings import NIGHT, OWN_FILE, ProjectSettings, read_project_settings, read_table
 from harness.search import USUAL_DEVICE
 
 SUITES = "suites"
 SETTINGS = "pyproject.toml"
 TABLE = "kernel-harness"
 """The table of `tool` that holds the settings."""
+NIGHT_MINUTES = 105
+"""Of a drafted night: a quarter of an hour less than the jobs of the templates may take."""
 SKIPPED = re.compile(r"^(\.|_|build$|dist$|docs?$|node_modules$|site-packages$|suites$|tests?$|venv)")
 """Folders without kernels of the project's own."""
 MOST_SEARCHED = 5000
@@ -95,7 +98,7 @@ def plan_from_test(root: Path, seen: SeenTest, output: Path | None) -> InitPlan:
 
 
 def plan_ci(root: Path, system: CiSystem, machines: int | None) -> InitPlan:
-    """Plan the files of a CI system.  A search on GPUs is shared by as many machines as `machines` says.
+    """Plan the files of a CI system, and what its nights search.  As many machines as `machines` says share a night.
 
     Raises:
         UsageError: no file of this system says by how many.
@@ -108,7 +111,9 @@ def plan_ci(root: Path, system: CiSystem, machines: int | None) -> InitPlan:
         devices=project.device,
         machines=machines,
     )
-    files = (_planned(root, file.path, text_of(file.template, settings), file.note) for file in FILES[system])
+    files = [_planned(root, file.path, text_of(file.template, settings), file.note) for file in FILES[system]]
+    if is_shared(system) and NIGHT not in read_table(root).values:
+        files.append(_night_settings(root, project, has_library=settings.has_library))
     return InitPlan(files=tuple(files), suites=())
 
 
@@ -242,6 +247,30 @@ def _settings(root: Path, modules: Iterable[TestedModule]) -> PlannedFile:
     return PlannedFile(
         path=Path(SETTINGS), text=f"{text.rstrip()}\n\n{added}" if text.strip() else added, before=before
     )
+
+
+def _night_settings(root: Path, project: ProjectSettings, *, has_library: bool) -> PlannedFile:
+    """Return the project's settings with a night on GPUs at their end; all that stands there stays as it is."""
+    path, table = (OWN_FILE, NIGHT) if (root / OWN_FILE).is_file() else (SETTINGS, f"tool.{TABLE}.{NIGHT}")
+    before = _content(root / path)
+    lines = [
+        f"[{table}]  # what `harness night` searches",
+        f"minutes = {NIGHT_MINUTES}  # less than the time limit of the CI job",
+        "",
+        f"[[{table}.search]]",
+        f'suites = ["{SUITES}"]',
+    ]
+    if has_library and not project.libraries:
+        lines.append('releases = ["."]  # the checkout; also a release, a wheel, or a URL of git')
+    lines.append(f'engine = "{CUDA}"  # the GPUs of the machine; "{VIRTUAL}" emulates GPUs')
+    text = f"{(before or '').rstrip()}\n\n".lstrip() + "\n".join(lines) + "\n"
+    try:
+        tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise UsageError(
+            f"{path}: write the table {table} there yourself: at the end it is an error ({error})"
+        ) from None
+    return PlannedFile(path=Path(path), text=text, before=before, note="set what a night searches")
 
 
 def _is_package(root: Path) -> bool:

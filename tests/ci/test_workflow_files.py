@@ -15,9 +15,11 @@ import pytest
 from harness import __version__
 from harness.cli import main
 from harness.documents.files import dumps
+from harness.drafts.repository import NIGHT_MINUTES
 from tests.ci.small_repository import small_repository
 from tests.ci.workflow_shell import TEMPLATES, WORKFLOWS, buildkite_steps, document, github_steps
 from tests.cli.command_line import ROOT
+from tests.night.nights import CONFIRMED, Nights
 from tests.reports.samples import REPORT
 
 ABSENT = ("torch", "triton", "numpy", "llvmlite", "greenlet")
@@ -113,12 +115,14 @@ def test_searches_end_before_their_job_and_their_findings_are_kept() -> None:
     gate, night = (document(TEMPLATES / f"github-{name}.yml") for name in ("gate", "nightly"))
     pipelines = document(TEMPLATES / "gitlab.yml")
     agents = document(TEMPLATES / "buildkite.yml")
+    array = (TEMPLATES / "slurm-array.sh").read_text(encoding="utf-8")
     limits = {
         "gate": (gate["env"]["MINUTES"], gate["jobs"]["gate"]["timeout-minutes"]),
-        "night": (night["env"]["MINUTES"], night["jobs"]["search"]["timeout-minutes"]),
+        "night": (NIGHT_MINUTES, night["jobs"]["search"]["timeout-minutes"]),
         "change": (pipelines["kernels"]["variables"]["MINUTES"], 45),
-        "schedule": (pipelines["kernels-night"]["variables"]["MINUTES"], 120),
-        "agent": (agents["env"]["MINUTES"], agents["steps"][0]["timeout_in_minutes"]),
+        "schedule": (NIGHT_MINUTES, 120 if pipelines["kernels-night"]["timeout"] == "2 hours" else 0),
+        "agent": (NIGHT_MINUTES, agents["steps"][0]["timeout_in_minutes"]),
+        "task": (NIGHT_MINUTES, 120 if "#SBATCH --time=02:00:00\n" in array else 0),
     }
     assert {name: limit - int(minutes) for name, (minutes, limit) in limits.items()} == {
         "gate": 10,
@@ -126,6 +130,7 @@ def test_searches_end_before_their_job_and_their_findings_are_kept() -> None:
         "change": 10,
         "schedule": 15,
         "agent": 15,
+        "task": 15,
     }
     uploads = [
         step
@@ -134,10 +139,37 @@ def test_searches_end_before_their_job_and_their_findings_are_kept() -> None:
         if "upload-artifact" in step.get("uses", "")
     ]
     assert all(step["if"] == "${{ always() }}" for step in uploads)
-    assert sum(".harness/findings" in step["with"]["path"] for step in uploads) == 3
-    assert all(".harness/findings" in step["artifact_paths"] for step in agents["steps"])
-    jobs = [job for job in pipelines.values() if "script" in job]
-    assert all(".harness/findings" in job["artifacts"]["paths"] for job in jobs)
+    kept = [step["with"]["path"].split() for step in uploads]
+    assert [{".harness/findings", "nights"} & {*paths} for paths in kept] == [{".harness/findings"}, *[{"nights"}] * 2]
+    assert [step["artifact_paths"].rpartition(";")[2] for step in agents["steps"]] == [
+        "shard-*.tar.gz",
+        "nights.tar.gz",
+    ]
+    jobs = {name: job["artifacts"] for name, job in pipelines.items() if "script" in job}
+    assert {name: (artifacts["paths"][-1], artifacts["when"]) for name, artifacts in jobs.items()} == {
+        "kernels": (".harness/findings", "always"),
+        "kernels-night": ("shards", "always"),
+        "kernels-report": ("nights", "always"),
+    }
+
+
+def test_nights_go_on_from_a_cache_that_the_merge_alone_writes() -> None:
+    jobs = document(TEMPLATES / "github-nightly.yml")["jobs"]
+    caches = {
+        name: [
+            (step["uses"].rpartition("@")[0], step["with"])
+            for step in job["steps"]
+            if step.get("uses", "").startswith("actions/cache")
+        ]
+        for name, job in jobs.items()
+    }
+    key = {"path": "nights", "key": "kernels-nights-${{ github.run_id }}-${{ github.run_attempt }}"}
+    restored = ("actions/cache/restore", {**key, "restore-keys": "kernels-nights-"})
+    assert caches == {"search": [restored], "merge": [restored, ("actions/cache/save", key)], "publish": []}
+    pipelines = document(TEMPLATES / "gitlab.yml")
+    (_, search), (_, merge) = (pipelines[name]["cache"] for name in ("kernels-night", "kernels-report"))
+    assert search == {"key": "kernel-harness-nights", "paths": ["nights"], "policy": "pull"}
+    assert merge == {"key": "kernel-harness-nights", "paths": ["nights"], "when": "always"}
 
 
 def test_a_written_file_pins_harness_torch_and_triton(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -155,8 +187,10 @@ def test_a_written_file_pins_harness_torch_and_triton(tmp_path: Path, monkeypatc
     assert torch == {"TORCH: torch==2.13.0 triton==3.6.0", "TORCH: torch==2.11.0 triton==3.6.0"}
 
 
-def test_merge_and_report_need_neither_torch_nor_triton(tmp_path: Path) -> None:
+def test_merge_report_and_morning_need_neither_torch_nor_triton(tmp_path: Path) -> None:
     needs = document(TEMPLATES / "github-nightly.yml")["jobs"]["merge"]["env"]["NEEDS"].split()
+    small_repository(tmp_path, correct=True)
+    Nights(folder=tmp_path / "shards" / "1").run("7", sees=CONFIRMED)
     (tmp_path / "campaign.json").write_text(dumps(REPORT), encoding="utf-8")
     program = f"""
 import sys
@@ -170,6 +204,7 @@ from harness.cli import main
 from harness.documents.files import dumps
 statuses = [main(["report", "campaign.json", "-o", "report.html", "--markdown", "report.md", "--junit", "junit.xml"])]
 statuses += [main(["report", "--merge", "campaign.json", "--json", "merged.json"])]
+statuses += [main(["morning", "nights", "shards/1", "-o", "morning", "--markdown", "morning.md", "--json", "one.json"])]
 print([*map(int, statuses)])
 """
     done = subprocess.run(
@@ -180,8 +215,8 @@ print([*map(int, statuses)])
         text=True,
         check=False,
     )
-    assert done.stdout.splitlines()[-1:] == ["[0, 1]"], done.stdout + done.stderr
-    assert (tmp_path / "report.html").is_file()
+    assert done.stdout.splitlines()[-1:] == ["[0, 1, 0]"], done.stdout + done.stderr
+    assert all((tmp_path / name).is_file() for name in ("report.html", "morning/index.html"))
     assert {"torch", "triton", "numpy", "llvmlite", "greenlet"}.isdisjoint(needs)
 
 
@@ -212,9 +247,11 @@ def test_the_workflow_of_harness_init_is_valid(
     written = Path(".github/workflows/kernel-harness.yml")
     status, text = run("check-jsonschema", "--builtin-schema", "vendor.github-workflows", str(written))
     assert status == 0, text
-    *scripts, _ = (step.script for step in github_steps(written, "gate", {}))
-    assert [shellcheck(script) for script in scripts] == [(0, "")] * 2
-    assert ('--with "$LIBRARY"' in scripts[-1]) is library
+    for event, command in (("pull_request", "harness gate"), ("push", "harness fuzz")):
+        _, script, *_ = (step.script for step in github_steps(written, "gate", {"github.event_name": event}))
+        assert shellcheck(script) == (0, "")
+        assert command in script
+        assert ('--with "$LIBRARY"' in script) is library
 
 
 def test_this_repository_uses_the_gate() -> None:
