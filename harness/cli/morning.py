@@ -64,7 +64,8 @@ def run(options: argparse.Namespace) -> ExitStatus:
             write_text(Path(name), text())
     if STDOUT not in {options.markdown, options.json, options.lcov}:
         print_lines(morning_text(contents))
-    return ExitStatus.CLEAN
+    totals = contents.totals
+    return ExitStatus.ERROR if totals is not None and totals.missing else ExitStatus.CLEAN
 
 
 def _unexecuted(memory: NightMemory) -> list[UnexecutedLines]:
@@ -88,7 +89,7 @@ examples:
 
 Memories after the first are merged into the first, and stay as they are.
 
-exit status: 0 whatever the nights saw, 2 usage error
+exit status: 0 whatever the nights saw, 2 usage error, or a part of the last night is missing
 """
     parser.add_argument(
         "memories", nargs="*", type=Path, metavar="FOLDER", help="memories of nights (default: that of the project)"

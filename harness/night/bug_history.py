@@ -161,6 +161,18 @@ class NightTotals:
     """Runs that did not come to their end."""
 
     @property
+    def missing(self) -> tuple[str, ...]:
+        """The parts of a shared night of which no run is known: `2/8`."""
+        begun = {run.begun.part for run in self.runs if run.begun}
+        counts = sorted({int(part.partition("/")[2]) for part in begun})
+        return tuple(
+            f"{number}/{count}"
+            for count in counts
+            for number in range(1, count + 1)
+            if f"{number}/{count}" not in begun
+        )
+
+    @property
     def quarantined(self) -> tuple[str, ...]:
         return tuple(dict.fromkeys(line for run in self.runs if run.ended for line in run.ended.quarantined))
 

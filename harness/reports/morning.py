@@ -4,7 +4,7 @@ Pure: it follows from the history of nights, the known issues and their day.
 """
 
 import shlex
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date, timedelta
 from pathlib import Path
@@ -19,6 +19,8 @@ from harness.wording import counted
 
 SOON = timedelta(days=14)
 """How long before its day a known issue is named."""
+MOST_PARTS = 4
+"""Missing parts of a night that are named."""
 NOTHING_STORED = ReportContents(bugs=())
 NO_NIGHT = "no night has run yet"
 NOTHING_CHECKED = "nothing could be checked: this says nothing about the kernels"
@@ -195,7 +197,8 @@ class MorningContents:
             if totals and totals.killed
             else ""
         )
-        return "; ".join(part for part in (self.headline, standing, killed) if part)
+        missing = f"not here: {named_parts(totals.missing)}" if totals and totals.missing else ""
+        return "; ".join(part for part in (self.headline, standing, killed, missing) if part)
 
     @property
     def headline(self) -> str:
@@ -276,6 +279,12 @@ def read_stored(history: NightHistory) -> ReportContents:
     """Read what the memory's store adds to each finding: versions, the region, reproducers, bisections."""
     place = history.memory.folder / FINDINGS
     return read_contents([place], folder=place) if place.is_dir() else NOTHING_STORED
+
+
+def named_parts(parts: Sequence[str]) -> str:
+    """Return `part 2/8` or `parts 2/8, 3/8 and 5 more`."""
+    more = f" and {len(parts) - MOST_PARTS} more" if len(parts) > MOST_PARTS else ""
+    return f"part{'s' if len(parts) > 1 else ''} {', '.join(parts[:MOST_PARTS])}{more}"
 
 
 def based(address: str) -> str:

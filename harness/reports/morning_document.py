@@ -67,6 +67,8 @@ class MorningDocument:
     """Of searching, on all machines."""
     runs_killed: int
     """Runs that did not come to their end."""
+    missing: tuple[str, ...] = ()
+    """The parts of a shared night of which nothing is known: `2/8`."""
     bugs: tuple[MorningEntry, ...]
     """New ones first."""
 
@@ -88,6 +90,7 @@ def morning_document(contents: MorningContents, address: str = "") -> MorningDoc
         failed=totals.failed if totals else 0,
         seconds=totals.seconds if totals else 0.0,
         runs_killed=totals.killed if totals else 0,
+        missing=totals.missing if totals else (),
         bugs=tuple(_entry(bug, based(address)) for bug in bugs),
     )
 

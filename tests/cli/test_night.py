@@ -123,7 +123,11 @@ def test_the_parts_of_a_night_are_the_night_of_one_machine(project: Project) -> 
     night_memory.merge(project.folder / "both", [project.folder / "part-1", project.folder / "part-2"])
     both, alone = history(project, "both"), history(project, "alone")
     assert summed_up(both) == summed_up(alone)
-    assert len(both.nights[0].runs) == 2
+    assert (len(both.nights[0].runs), both.nights[0].missing) == (2, ())
+    assert history(project, "part-1").nights[0].missing == ("2/2",)
+    lost = project.harness("morning", "part-1")
+    assert (lost.status, "; not here: part 2/2" in lost.out.splitlines()[0]) == (2, True), lost.out
+    assert project.harness("morning", "both").status == 0
 
 
 def summed_up(known: NightHistory) -> tuple[object, ...]:
