@@ -9,6 +9,7 @@ import ast
 import inspect
 import os
 import sys
+import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -43,7 +44,7 @@ class CallSites:
     def find(self, test: str, request: LaunchRequest) -> SeenCall | None:
         """Return the call of the test that led to this launch; None if the test is not on this thread's stack."""
         file = Path(test.partition("::")[0]).resolve()
-        frames = [frame for frame in _stack() if not any(part in frame.f_code.co_filename for part in NOT_THE_LIBRARY)]
+        frames = _stack()
         own = [index for index, frame in enumerate(frames) if _is_of(frame, file)]
         if not own:
             return None
@@ -113,13 +114,12 @@ class CallSites:
 
 
 def _stack() -> list[FrameType]:
-    """Return the frames of this thread, the outermost first."""
-    frames: list[FrameType] = []
-    frame: FrameType | None = inspect.currentframe()
-    while frame is not None:
-        frames.append(frame)
-        frame = frame.f_back
-    return frames[::-1]
+    """Return the frames of the program on this thread, the outermost first.
+
+    None of the harness is among them: a frame that holds a list with itself keeps all tensors of the launch alive.
+    """
+    stack = traceback.walk_stack(inspect.currentframe())
+    return [frame for frame, _ in stack if not any(part in frame.f_code.co_filename for part in NOT_THE_LIBRARY)][::-1]
 
 
 def _is_of(frame: FrameType, file: Path) -> bool:

@@ -208,7 +208,6 @@ class LaunchWatch:
 
     def _facts(self, fill: LaneFill, scale: Scale) -> VirtualCaseLaunches:
         return VirtualCaseLaunches(
-            counts_lines=False,
             lane_fill=fill,
             scale=scale,
             traced=self._traced,

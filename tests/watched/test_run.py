@@ -321,6 +321,9 @@ def test_a_kernel_prints_once_though_it_is_executed_twice(tmp_path: Path) -> Non
 
 
 OWN_CLASS = """
+import gc
+import weakref
+
 import torch
 import triton
 import triton.language as tl
@@ -349,9 +352,17 @@ def count(x, total, N, BLOCK: tl.constexpr):
     tl.store(total, tl.load(total) + tl.sum(tl.load(x + at, mask=at < N)))
 
 
+def counted(total):
+    x = torch.ones(10, device="cuda")
+    count[(1,)](x, Own(total), 10, BLOCK=16)
+    return weakref.ref(x)
+
+
+gc.disable()
 total = torch.zeros(1, device="cuda")
-count[(1,)](torch.ones(10, device="cuda"), Own(total), 10, BLOCK=16)
+x = counted(total)
 print("total", total.item())
+print("freed", x() is None)
 """
 
 
@@ -359,7 +370,7 @@ def test_memory_behind_an_object_of_a_library_is_put_back(tmp_path: Path) -> Non
     project = Project(tmp_path)
     project.write("script.py", OWN_CLASS)
     done = project.process(*ON, "--", "python", "script.py")
-    assert done.out.startswith("total 10.0\n"), done.out + done.err
+    assert done.out.startswith("total 10.0\nfreed True\n"), done.out + done.err
 
 
 DESCRIPTOR = """

@@ -118,8 +118,6 @@ class VirtualCaseLaunches:
 
     executed: Counter[tuple[FileLines, ...]] = field(default_factory=Counter[tuple[FileLines, ...]])
     """How many launches executed the same lines of kernels."""
-    counts_lines: bool = True
-    """False under `harness run`, which has no use for them."""
 
     checks_threads: bool = True
     """False for a run that repeats another one, whose threads were checked."""
@@ -397,7 +395,7 @@ class Launches:
 
     def _count_lines(self, compiled: "CompiledTtir", launch: PreparedLaunch) -> None:
         """Count the lines that the launch has executed; an engine without TTIR's blocks has none."""
-        if self.case_launches.counts_lines and any(launch.context.entered):
+        if any(launch.context.entered):
             self.case_launches.executed[compiled.lines.executed(launch.context.entered)] += 1
 
     def resident(self, compiled: "CompiledTtir", request: LaunchRequest, launch: PreparedLaunch) -> ResidentLaunch:
