@@ -2,7 +2,7 @@
 
 import argparse
 import sys
-from dataclasses import replace
+from collections.abc import Sequence
 from datetime import date
 from pathlib import Path
 
@@ -10,15 +10,14 @@ from harness.cli.command import ExitStatus, Parser
 from harness.cli.common_options import existing
 from harness.cli.output import print_lines, print_progress, write_text
 from harness.documents import files
+from harness.documents.campaign import KernelLines
 from harness.errors import UsageError
 from harness.extras import require
 from harness.findings.known_issues import read_known_issues
 from harness.model.merging import merged_rows
 from harness.night import night_memory
 from harness.night.bug_history import history_of
-from harness.night.night_memory import NightMemory
 from harness.night.night_settings import read_night_places
-from harness.reports.contents import NOTHING_RAN
 from harness.reports.lcov import lcov
 from harness.reports.morning import UnexecutedLines, morning_contents, read_stored
 from harness.reports.morning_document import morning_document
@@ -41,12 +40,13 @@ def run(options: argparse.Namespace) -> ExitStatus:
     memory = night_memory.read(folders[0])
     issues = read_known_issues(options.known or places.known, date.today())  # noqa: DTZ011 - a date of people
     history = history_of(memory)
+    kernel_lines = merged_rows(row for unit in memory.units.values() for row in unit.kernel_lines)
     contents = morning_contents(
         history,
         issues,
         stored=read_stored(history),
         units=memory.units,
-        unexecuted=_unexecuted(memory),
+        unexecuted=_unexecuted(kernel_lines),
     )
     if options.output:
         require("report", "the page of harness morning")
@@ -56,7 +56,7 @@ def run(options: argparse.Namespace) -> ExitStatus:
     for name, text in (
         (options.markdown, lambda: morning_markdown(contents, options.address)),
         (options.json, lambda: files.dumps(morning_document(contents, options.address))),
-        (options.lcov, lambda: _lcov(memory)),
+        (options.lcov, lambda: lcov(kernel_lines)),
     ):
         if name == STDOUT:
             sys.stdout.write(visible(text()))
@@ -68,15 +68,9 @@ def run(options: argparse.Namespace) -> ExitStatus:
     return ExitStatus.ERROR if totals is not None and totals.missing else ExitStatus.CLEAN
 
 
-def _unexecuted(memory: NightMemory) -> list[UnexecutedLines]:
-    rows = merged_rows(row for unit in memory.units.values() for row in unit.kernel_lines)
+def _unexecuted(rows: Sequence[KernelLines]) -> list[UnexecutedLines]:
     missed = (UnexecutedLines(file=row.file, kernel=row.function, lines=row.missed) for row in rows)
     return sorted((row for row in missed if row.lines), key=lambda row: (-len(row.lines), row.file, row.kernel))
-
-
-def _lcov(memory: NightMemory) -> str:
-    rows = merged_rows(row for unit in memory.units.values() for row in unit.kernel_lines)
-    return lcov(replace(NOTHING_RAN, kernel_lines=rows))
 
 
 def add_options(parser: Parser) -> None:

@@ -60,7 +60,7 @@ def run(options: argparse.Namespace) -> ExitStatus:
     if options.sarif:
         _write(options.sarif, sarif(contents, project_of(Path.cwd())))
     if options.lcov:
-        _write(options.lcov, lcov(contents.together))
+        _write(options.lcov, lcov(contents.together.kernel_lines))
     for complaint in contents.damaged:
         print_progress(f"not readable: {complaint}")
     return ExitStatus.CLEAN

@@ -32,7 +32,7 @@ def print_report(report: CampaignReport, sources: Sources, lcov_path: Path | Non
         print_lines(line_table(report.kernel_lines))
     print_lines(summary(report))
     if lcov_path is not None:
-        write_text(lcov_path, lcov(report))
+        write_text(lcov_path, lcov(report.kernel_lines))
 
 
 def print_notice(text: str) -> None:

@@ -274,9 +274,8 @@ def _copy_log(path: Path, target: Path) -> None:
 def _copy_findings(other: Path, place: Path) -> None:
     for document in sorted(other.glob(f"[!.]*/{store.FINDING}")):
         target = place / document.parent.name
-        if not _is_readable(document):
-            continue
-        if not _is_readable(target / store.FINDING) or _is_better(document, target / store.FINDING):
+        theirs, ours = _finding_in(document), _finding_in(target / store.FINDING)
+        if theirs is not None and (ours is None or store.rank(theirs) < store.rank(ours)):
             shutil.copytree(document.parent, target, dirs_exist_ok=True)
 
 
@@ -294,16 +293,8 @@ def _launches(unit: NightUnit) -> int:
     return sum(count for row in unit.kernel_lines for count in row.launches.values())
 
 
-def _is_readable(document: Path) -> bool:
-    return _finding_in(document) is not None
-
-
-def _is_better(document: Path, known: Path) -> bool:
-    one, other = _finding_in(document), _finding_in(known)
-    return one is not None and (other is None or store.rank(one) < store.rank(other))
-
-
 def _finding_in(document: Path) -> Finding | None:
+    """Return the finding; None if there is none, or the file is damaged."""
     with suppress(ReplayError):
         return files.read(document, FindingDocument).finding
     return None

@@ -7,12 +7,12 @@ from collections.abc import Iterable, Iterator
 from itertools import groupby
 from operator import attrgetter
 
-from harness.documents.campaign import CampaignReport, KernelLines
+from harness.documents.campaign import KernelLines
 
 
-def lcov(report: CampaignReport) -> str:
-    """Return the tracefile; a section for each file, with paths as the report has them."""
-    rows = sorted(report.kernel_lines, key=attrgetter("file", "line", "function"))
+def lcov(kernel_lines: Iterable[KernelLines]) -> str:
+    """Return the tracefile; a section for each file, with paths as the rows have them."""
+    rows = sorted(kernel_lines, key=attrgetter("file", "line", "function"))
     return "".join(
         f"{line}\n" for file, own in groupby(rows, attrgetter("file")) for line in _section(file, tuple(own))
     )

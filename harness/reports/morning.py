@@ -10,6 +10,7 @@ from datetime import date, timedelta
 from pathlib import Path
 
 from harness.findings.known_issues import KnownIssue, KnownIssues
+from harness.model.executed_lines import ranges_of
 from harness.night.bug_history import BugHistory, BugState, Look, NightHistory, NightTotals, Unit
 from harness.night.night_memory import FINDINGS
 from harness.reports.contents import ReportContents, ReportedBug, read_contents
@@ -149,7 +150,7 @@ class UnexecutedLines:
     @property
     def ranges(self) -> str:
         """The lines as `3-5, 9`."""
-        return ", ".join(f"{low}-{high}" if low < high else str(low) for low, high in _ranges(self.lines))
+        return ", ".join(f"{low}-{high}" if low < high else str(low) for low, high in ranges_of(self.lines))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -335,16 +336,3 @@ def _issue_notes(history: NightHistory, issues: KnownIssues) -> Iterator[IssueNo
             yield IssueNote(issue=issue, note=f"expired on {issue.expires}; it counts again")
         elif left <= SOON:
             yield IssueNote(issue=issue, note=f"expires on {issue.expires}, in {counted(left.days, 'day')}")
-
-
-def _ranges(lines: Iterable[int]) -> Iterator[tuple[int, int]]:
-    """Yield the first and last of each run of consecutive lines."""
-    low = high = None
-    for line in sorted({*lines}):
-        if low is None or high is None or line > high + 1:
-            if low is not None and high is not None:
-                yield low, high
-            low = line
-        high = line
-    if low is not None and high is not None:
-        yield low, high
