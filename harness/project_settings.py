@@ -58,7 +58,15 @@ def read_project_settings(project: Path) -> ProjectSettings:
     Raises:
         UsageError: the file or a setting is wrong; the text names it.
     """
-    table = read_table(project)
+    return settings_in(read_table(project), project)
+
+
+def settings_in(table: SettingsTable, project: Path) -> ProjectSettings:
+    """Return the settings that a table of the project holds.
+
+    Raises:
+        UsageError: a setting is wrong; the text names it.
+    """
     device, libraries = table.values.get("device"), table.values.get("with", [])
     if device is not None and not isinstance(device, str):
         raise UsageError(f'{table.place} device = {device!r}: write a text, as "h200,rtx-5090"')

@@ -3,6 +3,7 @@
 import argparse
 import os
 import re
+import sys
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack, suppress
@@ -83,7 +84,7 @@ def run(options: argparse.Namespace) -> ExitStatus:
     )
     print_progress(_plan_line(units, history))
     with ExitStack() as stack:
-        machine, capacity = _machine(options, project, budget, searches, stack)
+        machine, capacity = _machine(options, project, budget, stack)
         interrupts = stack.enter_context(Interrupts())
         night = NightShift(machine, log, lambda finding: render(finding, Sources()).plain, print_progress)
         progress = ProgressLine(PROGRESS_S, interrupts)
@@ -190,15 +191,15 @@ def _gpus() -> tuple[str, ...]:
 
 
 def _machine(
-    options: argparse.Namespace, project: Path, budget: NightBudget, searches: Sequence[NightSearch], stack: ExitStack
+    options: argparse.Namespace, project: Path, budget: NightBudget, stack: ExitStack
 ) -> tuple[ChunkMachine, int]:
     """Return where chunks run, and how many may run or wait there at once."""
     if not options.ray:
         return _OneMachine(stack.enter_context(ThisMachine(project))), 1
     cluster = stack.enter_context(RayCluster(options.ray, project))
-    every = sum(len(search.options.ops) * len(search.options.devices) for search in searches)
-    many = max(CHUNKS_OF_NODE * len(cluster.nodes), CHUNKS_OF_NODE)
-    return _RayMachine(cluster), many if budget.cases is None else every + budget.cases + many
+    if budget.cases is not None:  # all chunks are known
+        return _RayMachine(cluster), sys.maxsize
+    return _RayMachine(cluster), CHUNKS_OF_NODE * max(len(cluster.nodes), 1)
 
 
 class _OneMachine:

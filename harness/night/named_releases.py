@@ -4,13 +4,14 @@ import re
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import urlsplit, urlunsplit
 
 from packaging.requirements import Requirement
 
 from harness.errors import HarnessError, LibraryError
 from harness.findings.bisection.releases import offered, pinned_release, requirement_of
 from harness.findings.bisection.worktrees import Repository
-from harness.libraries import SOURCES
+from harness.libraries import OF_URL, SOURCES
 
 GIT = "git+"
 GIT_LIMIT_S = 60.0
@@ -67,14 +68,15 @@ def _commit_of(folder: Path) -> str:
 
 def _git_url(spec: str) -> tuple[str, str, str] | None:
     """Return name, address and branch of `name @ git+https://…@branch`; None for another spec."""
-    name, at, address = spec.partition("@")
-    if not at or not address.strip().startswith(GIT):
+    if not OF_URL.match(spec):
         return None
-    requirement = Requirement(f"{name.strip()} @ {address.strip()}")
-    address, at, branch = address.strip().removeprefix(GIT).rpartition("@")
-    if not at or "/" in branch.partition("/")[0] or ":" in branch:  # the @ of a user before the host
-        address, branch = requirement.url.removeprefix(GIT) if requirement.url else "", ""
-    return requirement.name, address, branch or "HEAD"
+    requirement = Requirement(spec)
+    if requirement.url is None or not requirement.url.startswith(GIT):
+        return None
+    parts = urlsplit(requirement.url.removeprefix(GIT))
+    path, at, branch = parts.path.rpartition("@")  # the host may have one too: ssh://git@host
+    address = urlunsplit(parts._replace(path=path if at else parts.path))
+    return requirement.name, address, branch if at else "HEAD"
 
 
 def _newest_commit(address: str, branch: str) -> str:

@@ -20,7 +20,7 @@ from typing import Any
 from harness.errors import UsageError, unknown
 from harness.model.engine_traits import VIRTUAL
 from harness.model.plan import TIME_LIMIT_S
-from harness.project_settings import NIGHT, SettingsTable, placed, read_project_settings, read_table
+from harness.project_settings import NIGHT, ProjectSettings, SettingsTable, placed, read_table, settings_in
 from harness.search.engine_choice import find_engine
 from harness.suite_files import named_suites
 
@@ -118,19 +118,12 @@ def read_night_settings(project: Path, file: Path | None = None) -> NightSetting
     entries = values.get("search", [{}])
     if not isinstance(entries, list) or not entries:
         raise UsageError(f"{place}.search: write [[night.search]], once for each search")
-    usual = read_project_settings(project) if file is None else None
+    usual = settings_in(table, project)
     searches = tuple(
-        search
+        _with_defaults(search, usual)
         for number, entry in enumerate(entries, 1)
         for search in _searches(_table_of(table, entry, f"{NIGHT}.search {number}", SEARCH_NAMES), project, place)
     )
-    defaults = _Defaults(
-        device=usual.device if usual else table.values.get("device"),
-        libraries=usual.libraries
-        if usual
-        else tuple(placed(library, project) for library in table.values.get("with", [])),
-    )
-    searches = tuple(defaults.of(search) for search in searches)
     names = [search.name for search in searches]
     for name in names:
         if names.count(name) > 1:
@@ -143,7 +136,7 @@ def read_night_settings(project: Path, file: Path | None = None) -> NightSetting
         known=places.known,
         fail_on=_fail_on(values, place),
         block=int(_number(values, "block", place) or 0) or None,
-        seed=int(values.get("seed", 0)),
+        seed=_seed(values, place),
     )
 
 
@@ -174,19 +167,14 @@ def _places(values: Mapping[str, Any], place: str, project: Path) -> NightPlaces
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Defaults:
-    device: str | None
-    libraries: tuple[str, ...]
+def _with_defaults(search: SearchSettings, usual: ProjectSettings) -> SearchSettings:
+    """Return the search with the project's devices and libraries where it has none of its own.
 
-    def of(self, search: SearchSettings) -> SearchSettings:
-        """Return the search with the project's devices and libraries where it has none of its own.
-
-        A search on hardware GPUs emulates their own models instead.
-        """
-        engine = find_engine(search.engine)
-        device = None if engine is not None and engine.needs_gpu else self.device
-        return replace(search, device=search.device or device, libraries=search.libraries or self.libraries)
+    A search on hardware GPUs emulates their own models instead.
+    """
+    engine = find_engine(search.engine)
+    device = None if engine is not None and engine.needs_gpu else usual.device
+    return replace(search, device=search.device or device, libraries=search.libraries or usual.libraries)
 
 
 def _searches(entry: Mapping[str, Any], project: Path, place: str) -> Iterator[SearchSettings]:
@@ -254,6 +242,13 @@ def _number(values: Mapping[str, Any], name: str, place: str) -> float | None:
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < float("inf"):
         raise UsageError(f"{place} {name} = {value!r}: write a number above 0")
     return float(value)
+
+
+def _seed(values: Mapping[str, Any], place: str) -> int:
+    seed = values.get("seed", 0)
+    if type(seed) is not int:
+        raise UsageError(f"{place} seed = {seed!r}: write a whole number")
+    return seed
 
 
 def _fail_on(values: Mapping[str, Any], place: str) -> FailOn:

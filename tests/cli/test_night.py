@@ -140,6 +140,7 @@ def summed_up(known: NightHistory) -> tuple[object, ...]:
     [
         ("[night]\nminute = 3\n", "unknown setting 'minute': did you mean minutes?"),
         ("[night]\nminutes = 'x'\n", "minutes = 'x': write a number above 0"),
+        ("[night]\nseed = 'x'\n", "seed = 'x': write a whole number"),
         ("[night]\nminutes = 1\ncases = 2\n", "a night has one of them"),
         ('[night]\nfail-on = "nw"\n', "fail-on: unknown choice 'nw': did you mean new"),
         ("[[night.search]]\nsuite = ['x']\n", "unknown setting 'suite': did you mean suites"),

@@ -75,6 +75,7 @@ def test_a_release_with_a_version_stays_as_it_is(tmp_path: Path) -> None:
     [
         ("git+file:///nowhere@main", "write the name of the library before the address"),
         ("x @ git+file:///nowhere@main", "file:///nowhere cannot be reached: "),
+        ("x @ git+ssh://git@127.0.0.1:9/x", "ssh://git@127.0.0.1:9/x cannot be reached: "),
     ],
 )
 def test_a_repository_that_cannot_be_reached_is_named(tmp_path: Path, spec: str, message: str) -> None:
