@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from harness.documents.kinds import SCHEMA_VERSION, Kind
-from harness.model.finding import Confirmation
+from harness.model.finding import Confirmation, Finding
 from harness.model.verdict import Severity, Signature
 
 
@@ -55,8 +55,6 @@ class ChunkTried:
     """With confirming and shrinking."""
     is_cut_off: bool = False
     """True if it was ended before its last case."""
-    kernels: tuple[str, ...] = ()
-    """The kernels that were launched."""
     replayed: tuple[str, ...] = ()
     """The ids of earlier findings whose smallest cases ran first."""
     failure: str = ""
@@ -94,6 +92,24 @@ class NightSighting:
     """How often it ran alone."""
     symptoms: tuple[str, ...] = ()
     """The ids of other findings that are symptoms of this one."""
+
+
+def sighting_of(finding: Finding, *, search: str, op: str, device: str, release: str) -> NightSighting:
+    """Return what the log says of a finding, as it is now, that a search saw on a device."""
+    return NightSighting(
+        search=search,
+        op=op,
+        device=device,
+        release=release,
+        finding=finding.id,
+        signature=finding.fail.signature,
+        severity=finding.severity,
+        confirmation=finding.confirmation,
+        message=finding.fail.message,
+        shown=finding.repeats.shown,
+        runs=finding.repeats.runs,
+        symptoms=tuple(symptom.signature.id for symptom in finding.symptoms),
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

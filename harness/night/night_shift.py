@@ -8,7 +8,7 @@ from textwrap import shorten
 from typing import Protocol
 
 from harness.documents.chunk import Chunk, ChunkReport, shard_of
-from harness.documents.night_log import ChunkTried, NightSighting, RunEnded
+from harness.documents.night_log import ChunkTried, RunEnded, sighting_of
 from harness.documents.night_unit import NightUnit
 from harness.engines.cuda.gpus.assignment import IN_QUARANTINE
 from harness.errors import HarnessError, StoreError
@@ -241,19 +241,9 @@ class NightShift:
             self._say(f"seen: {finding.severity}, {finding.fail.signature} ({planned.unit.search.name})")
         self._told[key] = known
         self.findings[finding.id] = finding
-        sighting = NightSighting(
-            search=planned.unit.search.name,
-            op=planned.unit.op.id,
-            device=planned.unit.device.slug,
-            release=planned.unit.search.release,
-            finding=finding.id,
-            signature=finding.fail.signature,
-            severity=finding.severity,
-            confirmation=finding.confirmation,
-            message=finding.fail.message,
-            shown=finding.repeats.shown,
-            runs=finding.repeats.runs,
-            symptoms=tuple(symptom.signature.id for symptom in finding.symptoms),
+        unit = planned.unit
+        sighting = sighting_of(
+            finding, search=unit.search.name, op=unit.op.id, device=unit.device.slug, release=unit.search.release
         )
         self._attempt(lambda: self._log.write(sighting))
         self._attempt(lambda: keep_finding(finding, self._memory, self._text_of(finding), versions()))
@@ -314,6 +304,5 @@ def _tried(planned: PlannedChunk, done: ChunkReport | None, failure: str) -> Chu
         abstain_reasons=dict(islice(report.abstain_reasons.items(), REASONS)),
         seconds=round(report.seconds + report.triage_seconds, 3),
         is_cut_off=report.interrupted,
-        kernels=report.kernels,
         replayed=planned.replayed,
     )

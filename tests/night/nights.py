@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from harness.documents.night_log import ChunkTried, NightSighting, RunBegun, RunEnded
+from harness.documents.night_log import ChunkTried, RunBegun, RunEnded, sighting_of
 from harness.model.finding import Finding
 from harness.night import night_memory
 from harness.night.bug_history import BugHistory, NightHistory, history_of
@@ -36,7 +36,7 @@ class Nights:
         log = RunLog(self.folder, night)
         log.write(RunBegun(part="1/1", searches=(search,), seed=0, versions={"triton": "3.6.0"}, units=1))
         if sees is not None:
-            log.write(sighting_of(sees, search, release))
+            log.write(sighting_of(sees, search=search, op=OP, device=DEVICE, release=release))
             keep_finding(sees, self.folder, "text", {})
         log.write(
             ChunkTried(
@@ -64,21 +64,6 @@ class Nights:
         """The only one."""
         (bug,) = self.history.bugs
         return bug
-
-
-def sighting_of(finding: Finding, search: str = "one", release: str = "lib 1.0") -> NightSighting:
-    return NightSighting(
-        search=search,
-        op=finding.case.op,
-        device=finding.case.device.slug,
-        release=release,
-        finding=finding.id,
-        signature=finding.fail.signature,
-        severity=finding.severity,
-        confirmation=finding.confirmation,
-        message=finding.fail.message,
-        symptoms=tuple(symptom.signature.id for symptom in finding.symptoms),
-    )
 
 
 def files_of(folder: Path) -> Mapping[str, int]:

@@ -6,7 +6,7 @@ from dataclasses import replace
 from datetime import date
 from pathlib import Path
 
-from harness.documents.night_log import ChunkTried, NightSighting, RunBegun, RunEnded
+from harness.documents.night_log import ChunkTried, NightSighting, RunBegun, RunEnded, sighting_of
 from harness.findings.known_issues import KnownIssue, KnownIssues
 from harness.model.finding import Finding
 from harness.night import night_memory
@@ -31,19 +31,8 @@ FLAKY = finding("order-invariance")
 
 
 def sighting(bug: Finding, release: str = OLD, device: str = H200, search: str = "fla") -> NightSighting:
-    return NightSighting(
-        search=search,
-        op=OP.id,
-        device=device,
-        release=release,
-        finding=bug.id,
-        signature=bug.fail.signature,
-        severity=bug.severity,
-        confirmation=bug.confirmation,
-        message=bug.fail.message,
-        shown=bug.repeats.shown,
-        runs=bug.repeats.runs,
-    )
+    seen = sighting_of(bug, search=search, op=OP.id, device=device, release=release)
+    return replace(seen, symptoms=())  # each is a bug of its own here
 
 
 def chunk(*replayed: Finding, release: str = OLD, **fields: object) -> ChunkTried:
@@ -60,7 +49,6 @@ def chunk(*replayed: Finding, release: str = OLD, **fields: object) -> ChunkTrie
         abstained=4,
         abstain_reasons={f"{EVIL}: tt.histogram": 4},
         seconds=1800.0,
-        kernels=("layer_norm_bwd_kernel",),
         replayed=tuple(bug.id for bug in replayed),
     )
     return replace(tried, **fields)
