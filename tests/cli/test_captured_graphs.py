@@ -470,6 +470,7 @@ class Layer(torch.nn.Module):
 def trained(layers, x):
     leaf = h = x.clone().requires_grad_()
     for layer in layers:
+        layer.inner.weight.grad = None  # it lies in the memory of the graph, which the next replay overwrites
         h = layer(h)
     h.square().mean().backward()
     return [h.detach(), leaf.grad, *(layer.inner.weight.grad for layer in layers)]
