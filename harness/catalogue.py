@@ -11,8 +11,10 @@ from typing import Any
 from packaging.version import Version
 
 from harness.errors import UsageError, unknown
-from harness.model.device import Architecture, DeviceProfile
+from harness.model.device import Architecture, DeviceProfile, Vendor
 
+AMD = "amd"
+"""The mark of all AMD GPUs."""
 REGISTERS_PER_SM = 65536
 """Equal for all capabilities since 3.5 (CUDA programming guide, technical specifications per compute capability)."""
 
@@ -21,7 +23,7 @@ REGISTERS_PER_SM = 65536
 def devices() -> tuple[DeviceProfile, ...]:
     """Return every GPU of the catalogue, in the catalogue's order."""
     catalogue = _catalogue()
-    return tuple(_profile(row, catalogue["capability"]) for row in catalogue["device"])
+    return tuple(_profile(row, catalogue) for row in catalogue["device"])
 
 
 def find(slug: str) -> DeviceProfile:
@@ -38,6 +40,8 @@ def find(slug: str) -> DeviceProfile:
 
 def find_all(names: str, *, sm_count: int | None = None) -> tuple[DeviceProfile, ...]:
     """Return the GPUs of a comma-separated list of slugs, architectures (`blackwell`) and capabilities (`sm_120`).
+
+    `amd` is a name of all AMD GPUs.
 
     `sm_count` overrides the number of SMs of each.
 
@@ -56,13 +60,22 @@ def find_all(names: str, *, sm_count: int | None = None) -> tuple[DeviceProfile,
     return tuple(device if sm_count is None else device.with_sm_count(sm_count) for device in profiles.values())
 
 
+def nvidia() -> tuple[DeviceProfile, ...]:
+    """Return every NVIDIA GPU of the catalogue, in its order."""
+    return tuple(device for device in devices() if device.vendor is Vendor.NVIDIA)
+
+
 def of_architecture(architecture: Architecture) -> tuple[DeviceProfile, ...]:
     return tuple(device for device in devices() if device.architecture is architecture)
 
 
 def marks(device: DeviceProfile) -> tuple[str, ...]:
-    """Return the pytest marks of a device: generation, slug and capability: `blackwell`, `rtx_pro_6000`, `sm_120`."""
-    return (str(device.architecture), device.slug.replace("-", "_"), f"sm_{device.arch}")
+    """Return the pytest marks of a device: generation, slug and capability: `blackwell`, `rtx_pro_6000`, `sm_120`.
+
+    AMD's have one more: `cdna3`, `mi300x`, `gfx942`, `amd`.
+    """
+    marks = (str(device.architecture), device.slug.replace("-", "_"), device.arch_name)
+    return (*marks, AMD) if device.vendor is Vendor.AMD else marks
 
 
 def gap(device: DeviceProfile, triton_version: str) -> str:
@@ -71,10 +84,11 @@ def gap(device: DeviceProfile, triton_version: str) -> str:
     Kernels still run on the virtual GPU, which executes TTIR.  Registers, spills and shared memory stay unknown.
     """
     for row in _catalogue()["gap"]:
-        if tuple(row["capability"]) == device.capability and Version(triton_version) < Version(row["before_triton"]):
+        is_meant = device.vendor is Vendor.NVIDIA and tuple(row["capability"]) == device.capability
+        if is_meant and Version(triton_version) < Version(row["before_triton"]):
             return (
-                f"Triton {triton_version} makes no machine code for {device.slug} (sm_{device.arch}): {row['reason']}; "
-                f"its resources can be judged with triton>={row['before_triton']}"
+                f"Triton {triton_version} makes no machine code for {device.slug} ({device.arch_name}): "
+                f"{row['reason']}; its resources can be judged with triton>={row['before_triton']}"
             )
     return ""
 
@@ -84,9 +98,12 @@ def _catalogue() -> dict[str, Any]:
     return tomllib.loads(files("harness").joinpath("catalogue.toml").read_text(encoding="utf-8"))
 
 
-def _profile(row: dict[str, Any], limits: dict[str, Any]) -> DeviceProfile:
-    major, minor = row["capability"]
-    figures: dict[str, Any] = {"registers_per_sm": REGISTERS_PER_SM, **limits[f"{major}.{minor}"], **row}
-    figures["architecture"] = Architecture(row["architecture"])
-    figures["capability"] = (major, minor)
+def _profile(row: dict[str, Any], catalogue: dict[str, Any]) -> DeviceProfile:
+    if "processor" in row:
+        figures: dict[str, Any] = {**catalogue["processor"][row["processor"]], **row}
+    else:
+        capability = ".".join(map(str, row["capability"]))
+        figures = {"registers_per_sm": REGISTERS_PER_SM, **catalogue["capability"][capability], **row}
+    figures["architecture"] = Architecture(figures["architecture"])
+    figures["capability"] = tuple(figures["capability"])
     return DeviceProfile(**figures)

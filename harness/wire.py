@@ -32,7 +32,7 @@ from cattrs.strategies import configure_tagged_union
 
 from harness.errors import ReplayError
 from harness.model.case import ADDED, Case
-from harness.model.device import DeviceProfile
+from harness.model.device import ADDED_TO_DEVICES, DeviceProfile
 from harness.model.paired_run import PairedRun, PairedRunRequest, RebuiltRequest, RunRequest
 from harness.model.picture import Picture
 from harness.model.run import Ending, MemoryEvent, Run
@@ -353,10 +353,11 @@ def _converter(*, explaining: bool, terse: bool = False) -> Converter:
 
     if not explaining:
         registry.register_structure_hook_factory(_is_optional, _optional)
-    added: Any = {name: override(omit_if_default=True) for name in ADDED}
-    registry.register_unstructure_hook(
-        Case, make_dict_unstructure_fn(Case, registry, _cattrs_omit_if_default=terse, **added)
-    )
+    for kind, names in ((DeviceProfile, ADDED_TO_DEVICES), (Case, ADDED)):
+        added: Any = {name: override(omit_if_default=True) for name in names}
+        registry.register_unstructure_hook(
+            kind, make_dict_unstructure_fn(kind, registry, _cattrs_omit_if_default=terse, **added)
+        )
     for union in UNIONS:
         _tagged(registry, union)
     return registry

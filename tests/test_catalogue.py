@@ -4,12 +4,12 @@ from typing import Any
 
 import pytest
 import triton
-from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
-from harness.catalogue import devices, find, find_all, gap, marks, of_architecture
+from harness.catalogue import devices, find, find_all, gap, marks, nvidia, of_architecture
+from harness.engines.triton.later_stages import BINARIES, target
 from harness.errors import UsageError
-from harness.model.device import Architecture, DeviceProfile
+from harness.model.device import Arch, Architecture, DeviceProfile, Vendor
 from tests.engines.torch.kernels import doubled
 
 SM_COUNTS = {
@@ -31,18 +31,29 @@ SM_COUNTS = {
     "rtx-5080": 84,
     "rtx-pro-6000": 188,
     "gb10": 48,
+    "mi300x": 304,
+    "mi325x": 304,
+    "mi350x": 256,
+    "mi355x": 256,
+    "rx-7900-xtx": 48,
+    "rx-9070-xt": 32,
 }
-SHARED_KIB = {80: 163, 86: 99, 89: 99, 90: 227, 100: 227, 103: 227, 110: 227, 120: 99, 121: 99}
+SHARED_KIB = {80: 163, 86: 99, 89: 99, 90: 227, 100: 227, 103: 227, 110: 227, 120: 99, 121: 99} | {
+    "gfx942": 64,
+    "gfx950": 160,
+    "gfx1100": 64,
+    "gfx1201": 64,
+}
 
 
-def compiled_for(arch: int) -> Any:
+def compiled_for(arch: Arch) -> Any:
     source = ASTSource(doubled, {"x": "*fp32", "y": "*fp32", "n": "i32", "size": "constexpr"}, {(3,): 128})
-    return triton.compile(source, target=GPUTarget("cuda", arch, 32))
+    return triton.compile(source, target=target(arch))
 
 
 @cache
 def one_of_each_capability() -> tuple[DeviceProfile, ...]:
-    return tuple({device.capability: device for device in devices()}.values())
+    return tuple({device.arch: device for device in devices()}.values())
 
 
 def test_the_catalogue_has_these_gpus() -> None:
@@ -54,7 +65,7 @@ def test_shared_memory_follows_the_capability() -> None:
 
 
 def test_the_driver_keeps_one_kibibyte_of_each_sm() -> None:
-    assert {device.shared_bytes_per_sm - device.shared_bytes_per_block for device in devices()} == {1024}
+    assert {device.shared_bytes_per_sm - device.shared_bytes_per_block for device in nvidia()} == {1024}
 
 
 def test_every_row_names_its_source() -> None:
@@ -62,7 +73,8 @@ def test_every_row_names_its_source() -> None:
 
 
 def test_names_are_those_of_the_driver() -> None:
-    assert [device.slug for device in devices() if not device.name.startswith("NVIDIA ")] == []
+    assert {device.name.partition(" ")[0] for device in nvidia()} == {"NVIDIA"}
+    assert {device.name.partition(" ")[0] for device in devices()[len(nvidia()) :]} == {"AMD"}
 
 
 def test_the_h200_has_the_measured_figures() -> None:
@@ -108,13 +120,22 @@ def test_an_sm_count_of_zero_is_refused() -> None:
 
 def test_marks_are_generation_gpu_and_capability() -> None:
     assert marks(find("rtx-pro-6000")) == ("blackwell", "rtx_pro_6000", "sm_120")
+    assert marks(find("mi300x")) == ("cdna3", "mi300x", "gfx942", "amd")
+
+
+def test_amd_gpus_have_the_wave_size_of_their_target() -> None:
+    amd = find_all("amd")
+    assert [device.vendor for device in amd] == [Vendor.AMD] * 6
+    assert [target(device.arch).warp_size for device in amd] == [device.warp_size for device in amd]
+    assert str(find("mi300x")) == "mi300x (304 CUs, gfx942)"
+    assert str(find("rx-9070-xt")) == "rx-9070-xt (32 WGPs, gfx1201)"
 
 
 def test_a_generation_has_its_gpus() -> None:
     assert [device.slug for device in of_architecture(Architecture.ADA)] == ["l4", "l40s", "rtx-4090"]
 
 
-@pytest.mark.parametrize("device", one_of_each_capability(), ids=lambda device: f"sm_{device.arch}")
+@pytest.mark.parametrize("device", one_of_each_capability(), ids=lambda device: device.arch_name)
 def test_triton_compiles_for_each_capability_or_the_gap_is_known(
     device: DeviceProfile, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -123,7 +144,7 @@ def test_triton_compiles_for_each_capability_or_the_gap_is_known(
         with pytest.raises(Exception, match=f"sm_{device.arch}a"):
             compiled_for(device.arch)
     else:
-        assert compiled_for(device.arch).asm["cubin"]
+        assert compiled_for(device.arch).asm[BINARIES[device.vendor]]
 
 
 def test_a_gap_names_what_is_missing_and_what_to_install() -> None:

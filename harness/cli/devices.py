@@ -15,8 +15,8 @@ def run(options: argparse.Namespace) -> ExitStatus:
     for device in known:
         shared, cache = f"{device.shared_bytes_per_block // 1024} KiB", f"{device.l2_bytes // 2**20} MiB"
         print(
-            f"{device.slug:<{slug}}  {device.architecture:<9}  sm_{device.arch:<3}  {device.sm_count:>4}  {shared:>7}  "
-            f"{cache:>7}  {device.name}"
+            f"{device.slug:<{slug}}  {device.architecture:<9}  {device.arch_name:<7}  {device.sm_count:>4}  "
+            f"{shared:>7}  {cache:>7}  {device.name}"
         )
     return ExitStatus.CLEAN
 

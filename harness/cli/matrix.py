@@ -29,7 +29,8 @@ from harness.matrix.baseline import Figure, changes, read_baseline
 from harness.matrix.cells import AMD_SHARED_BYTES
 from harness.matrix.collection import CollectionRequest
 from harness.matrix.measuring import make_matrix
-from harness.model.kernel_build import CompileTarget, Vendor
+from harness.model.device import Vendor
+from harness.model.kernel_build import CompileTarget
 from harness.project_settings import JoinedByCommas
 from harness.reports.html.matrix_page import matrix_page
 from harness.reports.matrix_changes import change_lines
@@ -52,7 +53,7 @@ def run(arguments: argparse.Namespace) -> ExitStatus:
     files = {option: json_path(getattr(arguments, option), option) for option in WRITERS}
     fail_on = _figures(arguments.fail_on, has_baseline=arguments.baseline is not None)
     baseline = read_baseline(arguments.baseline, arguments.libraries) if arguments.baseline else None
-    plan = plan_of(arguments, device=",".join(device.slug for device in catalogue.devices()))
+    plan = plan_of(arguments, device=",".join(device.slug for device in catalogue.nvidia()))
     options = replace(
         options_of(plan, arguments.settings, project_of(Path.cwd())),
         processes=arguments.processes or len(os.sched_getaffinity(0)),

@@ -125,7 +125,7 @@ class _Log:
 
 
 def _command_of(options: argparse.Namespace, gpu: RealGpu | None) -> WatchedCommand:
-    device, under_test = _device_of(options, gpu), libraries_of(options)
+    device, under_test = _device_of(options, gpu, _engine_of(options)), libraries_of(options)
     remember((), under_test)
     return WatchedCommand(
         words=tuple(options.words),
@@ -166,12 +166,12 @@ def _sanitizing(arguments: argparse.Namespace, engine: EngineTraits, options: Ma
     )
 
 
-def _device_of(options: argparse.Namespace, gpu: RealGpu | None) -> DeviceProfile:
+def _device_of(options: argparse.Namespace, gpu: RealGpu | None, engine: EngineTraits) -> DeviceProfile:
     if gpu is not None and options.device is None:
         own = profile_of(gpu)
         return own.with_sm_count(options.sm) if options.sm else own
     first, *others = load_devices(
-        options.device if gpu is not None else devices_of(options) or USUAL_DEVICE, options.sm
+        options.device if gpu is not None else devices_of(options) or USUAL_DEVICE, options.sm, engine
     )
     if options.device and others:
         raise UsageError(f"--device names {1 + len(others)} GPUs: a command runs on one")

@@ -70,7 +70,7 @@ class CompilingDriver(VirtualDriver):
 
     def __init__(self, profile: DeviceProfile, arch: int) -> None:
         super().__init__(profile, _execute_nothing)
-        self._target = target(arch, profile.warp_size)
+        self._target = target(arch)
         self.utils = _Utilities(profile)
         self.launcher_cls = _make_launcher
 

@@ -37,7 +37,8 @@ from harness.engines.triton.stage_process import reserve_output
 from harness.engines.triton.triton_stages import StagedBuild, compile_stages
 from harness.engines.ttir.own_names import renamed_assembly
 from harness.errors import CannotExecute
-from harness.model.kernel_build import BuildFacts, BuildRequest, Vendor
+from harness.model.device import Vendor
+from harness.model.kernel_build import BuildFacts, BuildRequest
 from harness.model.kernel_resources import Resources
 from harness.model.run import Source
 

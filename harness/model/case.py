@@ -12,7 +12,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from harness.model.device import DeviceProfile
+from harness.model.device import ADDED_TO_DEVICES, DeviceProfile
 from harness.model.host_configs import PickedConfig
 
 Scalar = int | float | bool | str | None
@@ -28,6 +28,9 @@ class DType(StrEnum):
     FP64 = "fp64"
     FP8_E4M3 = "fp8e4m3"
     FP8_E5M2 = "fp8e5m2"
+    FP8_E4M3_FNUZ = "fp8e4m3fnuz"
+    """AMD's CDNA 3 has this type, without infinities and negative zero, and its bias is 8."""
+    FP8_E5M2_FNUZ = "fp8e5m2fnuz"
     FP8_E8M0 = "fp8e8m0"
     """A power of two, as the scales of MX formats are.  Triton takes it as `uint8`."""
     INT8 = "int8"
@@ -57,6 +60,8 @@ _TORCH_NAMES = {
     DType.FP64: "float64",
     DType.FP8_E4M3: "float8_e4m3fn",
     DType.FP8_E5M2: "float8_e5m2",
+    DType.FP8_E4M3_FNUZ: "float8_e4m3fnuz",
+    DType.FP8_E5M2_FNUZ: "float8_e5m2fnuz",
     DType.FP8_E8M0: "float8_e8m0fnu",
     DType.INT8: "int8",
     DType.INT32: "int32",
@@ -337,4 +342,5 @@ ADDED = ("grad_mode", "frozen", "environment", "is_exact", "context", "picked")
 @lru_cache(maxsize=256)
 def _plain(device: DeviceProfile) -> Mapping[str, Any]:
     # Cached, since a device has more fields than a case and all cases of a device share it.
-    return asdict(device)
+    added = {each.name: each.default for each in fields(device) if each.name in ADDED_TO_DEVICES}
+    return {name: value for name, value in asdict(device).items() if name not in added or value != added[name]}

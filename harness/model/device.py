@@ -7,19 +7,50 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 
+class Vendor(StrEnum):
+    """The backends of Triton's compiler, by their names in its targets."""
+
+    NVIDIA = "cuda"
+    AMD = "hip"
+
+
 class Architecture(StrEnum):
-    """The NVIDIA GPU generations of the catalogue; their values are also pytest marks."""
+    """The GPU generations of the catalogue; their values are also pytest marks."""
 
     AMPERE = "ampere"
     ADA = "ada"
     HOPPER = "hopper"
     BLACKWELL = "blackwell"
+    CDNA3 = "cdna3"
+    CDNA4 = "cdna4"
+    RDNA3 = "rdna3"
+    RDNA4 = "rdna4"
 
 
-GRID_LIMITS = {"x": 2**31 - 1, "y": 65535, "z": 65535}
-"""The largest grid along each axis, in programs.
+Arch = int | str
+"""An architecture as in Triton's target: 90 of an NVIDIA GPU, `gfx942` of an AMD one."""
+
+
+def vendor_of(arch: Arch) -> Vendor:
+    return Vendor.NVIDIA if isinstance(arch, int) else Vendor.AMD
+
+
+def arch_name(arch: Arch) -> str:
+    """Return the usual name of an architecture: `sm_90`, `gfx942`."""
+    return f"sm_{arch}" if isinstance(arch, int) else arch
+
+
+CUDA_GRID_LIMITS = {"x": 2**31 - 1, "y": 65535, "z": 65535}
+"""The largest grid along each axis, in blocks.
 
 Source: CUDA C++ Programming Guide, technical specifications per compute capability; the same from 3.0 to 12.1.
+"""
+WIDE_WAVE = 64
+"""Lanes of a wave of CDNA."""
+HIP_THREADS_PER_AXIS = 2**32 - 1
+"""The most threads along an axis of a grid (HIP documentation, kernel launch).
+
+Triton's blocks have their threads along x, so a grid has fewer programs there than along y and z.
 """
 TENSOR_MEMORY_COLUMNS = 512
 """Columns of one SM of compute capability 10.x, the only one with tensor memory (PTX ISA, tcgen05.alloc)."""
@@ -27,7 +58,10 @@ TENSOR_MEMORY_COLUMNS = 512
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceProfile:
-    """One GPU model, with the figures that the CUDA runtime reports for it."""
+    """One GPU model, with the figures that the runtime of CUDA or ROCm reports for it.
+
+    The words are NVIDIA's: of an AMD GPU, an SM is a compute unit, a warp a wave, and shared memory LDS.
+    """
 
     slug: str
     """Name on the command line: `rtx-pro-6000`."""
@@ -35,6 +69,7 @@ class DeviceProfile:
     """The answer of `torch.cuda.get_device_name()`: `NVIDIA RTX PRO 6000 Blackwell Workstation Edition`."""
     architecture: Architecture
     capability: tuple[int, int]
+    """The answer of `torch.cuda.get_device_capability()`; (9, 4) of gfx942."""
     sm_count: int
     shared_bytes_per_block: int
     """The opt-in limit of one CTA (`cudaDevAttrMaxSharedMemoryPerBlockOptin`), for example 101,376 or 232,448."""
@@ -51,15 +86,61 @@ class DeviceProfile:
     warp_size: int = 32
     max_threads_per_block: int = 1024
     default_shared_bytes_per_block: int = 49152
+    processor: str = ""
+    """An AMD GPU's architecture as LLVM and Triton name it: `gfx942`; empty for an NVIDIA GPU."""
+    xcd_count: int = 1
+    """Dies with compute units (XCDs), each with an L2 cache of its own."""
+    mall_bytes: int = 0
+    """The cache between L2 and memory (Infinity Cache)."""
 
     @property
-    def arch(self) -> int:
-        """The capability as in Triton's compile target: 90, 100, 120."""
+    def vendor(self) -> Vendor:
+        return vendor_of(self.arch)
+
+    @property
+    def arch(self) -> Arch:
+        """The architecture as in Triton's compile target: 90, 100, 120, `gfx942`."""
         major, minor = self.capability
-        return 10 * major + minor
+        return self.processor or 10 * major + minor
+
+    @property
+    def sm(self) -> int:
+        """The architecture of an NVIDIA GPU.
+
+        Raises:
+            ValueError: it is an AMD GPU.
+        """
+        return int(self.arch)
+
+    @property
+    def arch_name(self) -> str:
+        """The architecture as people write it: `sm_90`, `gfx942`."""
+        return arch_name(self.arch)
+
+    @property
+    def multiprocessor(self) -> str:
+        """The vendor's short name of what `sm_count` counts."""
+        if self.vendor is Vendor.NVIDIA:
+            return "SM"
+        return "CU" if self.warp_size == WIDE_WAVE else "WGP"
+
+    @property
+    def size(self) -> str:
+        """The number of multiprocessors: `132 SMs`, `304 CUs`."""
+        return f"{self.sm_count} {self.multiprocessor}{'' if self.sm_count == 1 else 's'}"
+
+    def grid_limits(self, threads: int) -> dict[str, int]:
+        """Return the largest grid along each axis, in blocks of so many threads."""
+        if self.vendor is Vendor.NVIDIA:
+            return CUDA_GRID_LIMITS
+        return {"x": HIP_THREADS_PER_AXIS // threads, "y": HIP_THREADS_PER_AXIS, "z": HIP_THREADS_PER_AXIS}
 
     def with_sm_count(self, sm_count: int) -> "DeviceProfile":
         return replace(self, sm_count=sm_count)
 
     def __str__(self) -> str:
-        return f"{self.slug} ({self.sm_count} {'SM' if self.sm_count == 1 else 'SMs'}, sm_{self.arch})"
+        return f"{self.slug} ({self.size}, {self.arch_name})"
+
+
+ADDED_TO_DEVICES = ("processor", "xcd_count", "mall_bytes")
+"""Fields that digests and JSON leave out at their default: those of older cases do not have them."""

@@ -2,19 +2,12 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from enum import StrEnum
 
+from harness.model.device import Vendor
 from harness.model.ending import Source
 from harness.model.kernel_resources import Resources
 
 Constant = int | float | bool | str | None
-
-
-class Vendor(StrEnum):
-    """The backends of Triton's compiler."""
-
-    NVIDIA = "cuda"
-    AMD = "hip"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

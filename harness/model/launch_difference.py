@@ -11,6 +11,8 @@ EPSILONS: Mapping[str, float] = {
     "bfloat16": 2.0**-7,
     "float8_e4m3fn": 2.0**-3,
     "float8_e5m2": 2.0**-2,
+    "float8_e4m3fnuz": 2.0**-3,
+    "float8_e5m2fnuz": 2.0**-2,
     "tf32": 2.0**-10,
 }
 """The distance from 1 to the next larger number, by the type of a tensor or of a rounding inside a kernel."""

@@ -36,6 +36,8 @@ LARGEST = {
     "float16": 65504.0,
     "float8_e5m2": 57344.0,
     "float8_e4m3fn": 448.0,
+    "float8_e5m2fnuz": 57344.0,
+    "float8_e4m3fnuz": 240.0,
 }
 """The largest number of a type."""
 NEGLIGIBLE = 2.0**-24

@@ -1,9 +1,9 @@
-"""The promise that every launch keeps CUDA's limits."""
+"""The promise that every launch keeps the limits of CUDA, or of HIP on AMD's GPUs."""
 
 from collections.abc import Iterator
 
 from harness.model.case import Case, Scale
-from harness.model.device import GRID_LIMITS
+from harness.model.device import DeviceProfile, Vendor
 from harness.model.flaw_kind import FlawKind
 from harness.model.run import Launch, Run
 from harness.model.verdict import Abstain, Fail, Pass, Severity, Verdict
@@ -27,7 +27,7 @@ class WithinLaunchLimits(SingleRunOracle):
     """Checks grid extents, clusters and threads per block; `resources` checks what only the compiler knows."""
 
     name = "launch-limits"
-    promise = "Every launch keeps CUDA's limits for grid extents, for clusters and for threads in a block."
+    promise = "Every launch keeps the driver's limits for grid extents, for clusters and for threads in a block."
     traits = Traits(
         rank=10,
         flaw=FlawKind.PROMISE,
@@ -72,7 +72,8 @@ def _too_many_rows(run: Run) -> str:
     """
     if run.case.scale is not Scale.OVERSIZED:
         return ""
-    wide = next((launch for launch in run.launches if launch.grid[0] > GRID_LIMITS[ROWS_AXIS]), None)
+    device = run.case.device
+    wide = next((each for each in run.launches if each.grid[0] > _grid_limits(each, device)[ROWS_AXIS]), None)
     if wide is None:
         return ""
     extent = f"{wide.grid[0]} in {wide.kernel}"
@@ -86,7 +87,8 @@ def violations(launch: Launch, case: Case) -> Iterator[Violation]:
     """
     device = case.device
     yield from _cluster_violations(launch, case)
-    for (axis, limit), programs in zip(GRID_LIMITS.items(), launch.grid, strict=True):
+    runtime = "CUDA" if device.vendor is Vendor.NVIDIA else "HIP"
+    for (axis, limit), programs in zip(_grid_limits(launch, device).items(), launch.grid, strict=True):
         # CUDA's grid is one of blocks, and Triton's launcher multiplies its first extent by the size of a cluster.
         clusters = axis == "x" and launch.num_ctas > 1
         extent, unit = (programs * launch.num_ctas, "blocks") if clusters else (programs, "programs")
@@ -94,7 +96,7 @@ def violations(launch: Launch, case: Case) -> Iterator[Violation]:
             yield (
                 f"grid {axis}",
                 Severity.ERROR,
-                f"was launched with {extent} {unit} along {axis}, where CUDA allows {limit} (grid {launch.grid})",
+                f"was launched with {extent} {unit} along {axis}, where {runtime} allows {limit} (grid {launch.grid})",
                 "The driver refuses such a launch with `invalid argument`; an input this long cannot be run at all.",
             )
         if extent < 1:
@@ -114,6 +116,10 @@ def violations(launch: Launch, case: Case) -> Iterator[Violation]:
             f"{device.max_threads_per_block} (num_warps {launch.num_warps})",
             "The GPU refuses such a launch.",
         )
+
+
+def _grid_limits(launch: Launch, device: DeviceProfile) -> dict[str, int]:
+    return device.grid_limits(max(1, launch.num_warps) * device.warp_size)
 
 
 def _cluster_violations(launch: Launch, case: Case) -> Iterator[Violation]:

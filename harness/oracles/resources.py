@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from harness.model.device import TENSOR_MEMORY_COLUMNS, DeviceProfile
+from harness.model.device import TENSOR_MEMORY_COLUMNS, DeviceProfile, Vendor
 from harness.model.flaw_kind import FlawKind
 from harness.model.kernel_resources import Resources
 from harness.model.run import Launch, Raised, Run
@@ -14,6 +14,8 @@ from harness.oracles.traits import Need, PromiseScope, Proof, Traits
 
 LOCAL_BYTES_PER_THREAD = 512 * 1024
 """The same for all capabilities (CUDA C++ Programming Guide, technical specifications per compute capability)."""
+AMD_SCRATCH_BYTES_PER_WAVE = 8_387_584
+"""The largest size that COMPUTE_TMPRING_SIZE.WAVESIZE can hold (ROCm's runtime, `MAX_WAVE_SCRATCH`)."""
 
 FIRST_MEANING = (
     "The autotuner skips this config where it measures.  Where it measures nothing, all configs seem equal, and it "
@@ -151,7 +153,7 @@ class Shortage:
 def shortages(resources: Resources, device: DeviceProfile) -> Iterator[Shortage]:
     """Yield the resources of which the device has too little."""
     if resources.failure:
-        seen = f"does not compile for {device.slug} (sm_{device.arch}): {first_line(resources.failure)}"
+        seen = f"does not compile for {device.slug} ({device.arch_name}): {first_line(resources.failure)}"
         yield Shortage(place="compiler", seen=seen)
         return
     registers = resources.registers_per_thread * resources.threads
@@ -160,7 +162,7 @@ def shortages(resources: Resources, device: DeviceProfile) -> Iterator[Shortage]
         ("tensor memory", resources.tensor_memory_columns, TENSOR_MEMORY_COLUMNS, "columns of tensor memory"),
         ("threads", resources.threads, device.max_threads_per_block, "threads in a block"),
         ("registers", registers, device.registers_per_sm, "registers in a block"),
-        ("local memory", resources.spill_bytes, LOCAL_BYTES_PER_THREAD, "bytes of local memory in a thread"),
+        ("local memory", resources.spill_bytes, _local_limit(device), "bytes of local memory in a thread"),
         ("local memory", local_bytes(resources, device), device.memory_bytes, "bytes of local memory for all SMs"),
     ):
         if needed > limit:
@@ -168,8 +170,19 @@ def shortages(resources: Resources, device: DeviceProfile) -> Iterator[Shortage]
             yield Shortage(place=place, seen=seen, needed=needed, limit=limit)
 
 
+def _local_limit(device: DeviceProfile) -> int:
+    if device.vendor is Vendor.NVIDIA:
+        return LOCAL_BYTES_PER_THREAD
+    return AMD_SCRATCH_BYTES_PER_WAVE // device.warp_size
+
+
 def local_bytes(resources: Resources, device: DeviceProfile) -> int:
-    """Return the local memory that the driver reserves for a kernel: for as many threads as all SMs can hold."""
+    """Return the local memory that the driver reserves for a kernel: for as many threads as all SMs can hold.
+
+    ROCm reserves less where memory is short, and lets fewer waves run: it has no such limit.
+    """
+    if device.vendor is Vendor.AMD:
+        return 0
     return resources.spill_bytes * device.max_threads_per_sm * device.sm_count
 
 

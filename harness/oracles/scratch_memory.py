@@ -72,7 +72,7 @@ class ScratchMemory(SingleRunOracle):
         return Fail(
             signature=self.signature(run, kernel=raised.launch or "", place=place),
             message=(
-                f"{kernel} needs scratch memory on sm_{run.case.device.arch}, and in {raised.phase} no allocator is "
+                f"{kernel} needs scratch memory on {run.case.device.arch_name}, and in {raised.phase} no allocator is "
                 f"set ({place})"
             ),
             meaning=self.meaning,
@@ -123,7 +123,7 @@ def _need(run: Run, event: ScratchFault) -> str:
     """Return for example `f_kernel needs 512 bytes of scratch memory on sm_100 for the descriptor at f.py:9`."""
     descriptor = f" for the descriptor at {event.site.source}" if event.site.source else ""
     need = f"{event.site.kernel} needs {event.needed_bytes:,} bytes of scratch memory"
-    return f"{need} on sm_{run.case.device.arch}{descriptor}"
+    return f"{need} on {run.case.device.arch_name}{descriptor}"
 
 
 def _phase(run: Run) -> str:

@@ -17,10 +17,10 @@ def lines(coverage: Coverage, devices: Sequence[DeviceProfile]) -> Iterator[str]
     """Yield the table, then what it does not cover, then the conclusion."""
     slugs = [device.slug for device in devices]
     names = max((len(count.kernel) for count in coverage.kernels), default=0) + 2
-    widths = [max(len(device.slug), len(f"sm_{device.arch}")) for device in devices]
+    widths = [max(len(device.slug), len(device.arch_name)) for device in devices]
     for library, counts in groupby(coverage.kernels, attrgetter("library")):
         yield _row(library or OWN, names, slugs, widths)
-        yield _row("", names, [f"sm_{device.arch}" for device in devices], widths)
+        yield _row("", names, [device.arch_name for device in devices], widths)
         for kernel, of_kernel in groupby(counts, attrgetter("kernel")):
             by_device = {count.device: count for count in of_kernel}
             cells = [_cell(by_device.get(slug)) for slug in slugs]

@@ -175,7 +175,10 @@ def facts(finding: Finding) -> Iterator[tuple[str, str]]:
     if demands := "; ".join(_possible_demands(finding)):
         yield "contiguity", demands
     device = case.device
-    yield "device", f"{device.slug}: {counted(device.sm_count, 'SM')}, sm_{device.arch} ({device.name})"
+    yield (
+        "device",
+        f"{device.slug}: {device.size}, {device.arch_name} ({device.name})",
+    )
     if finding.launch:
         yield "launch", _launch(finding.launch)
     if finding.first_case.digest != case.digest and finding.watched is None:

@@ -13,13 +13,13 @@ from pathlib import PurePath
 from harness.documents import files
 from harness.documents.finding import regression_document
 from harness.findings.region.record import sentences
+from harness.model.device import DeviceProfile
 from harness.model.finding import Excerpt, Finding
 from harness.model.run import Source
 from harness.model.verdict import Severity
 from harness.reports.contents import Attached, ReportedBug
 from harness.reports.finding_text import describe_symptom, facts, name_symptom
 from harness.reports.markdown import escaped
-from harness.wording import counted
 
 CONTEXT = 4
 """Lines of source around the one at fault."""
@@ -134,16 +134,20 @@ def _is_local(library: str) -> bool:
     return PurePath(library).is_absolute()
 
 
+def _model(device: DeviceProfile) -> tuple[str, str, str]:
+    return device.name, device.arch_name, device.multiprocessor
+
+
 def _devices(finding: Finding) -> Iterator[str]:
     first = finding.case.device
-    counts: dict[tuple[str, int], set[int]] = {(first.name, first.arch): {first.sm_count}}
+    counts: dict[tuple[str, str, str], set[int]] = {_model(first): {first.sm_count}}
     for device in (case.device for case in finding.cases):
-        counts.setdefault((device.name, device.arch), set()).add(device.sm_count)
+        counts.setdefault(_model(device), set()).add(device.sm_count)
     yield "### Devices"
-    yield f"The smallest case is on {escaped(first.name)} with {counted(first.sm_count, 'SM')}. The search saw it on:"
+    yield f"The smallest case is on {escaped(first.name)} with {first.size}. The search saw it on:"
     yield _list(
-        f"{escaped(name)} (sm\\_{arch}), with {', '.join(map(str, sorted(sms)))} SMs"
-        for (name, arch), sms in counts.items()
+        f"{escaped(name)} ({escaped(arch)}), with {', '.join(map(str, sorted(sms)))} {unit}s"
+        for (name, arch, unit), sms in counts.items()
     )
     if finding.engine_options:
         yield f"Found with {_code(' '.join(finding.engine_options))}."

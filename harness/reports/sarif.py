@@ -19,7 +19,6 @@ from harness.oracles import registry
 from harness.reports.contents import ReportContents, ReportedBug
 from harness.reports.finding_text import describe
 from harness.reports.report_history import stages
-from harness.wording import counted
 
 SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 ROOT = "%SRCROOT%"
@@ -99,7 +98,7 @@ def _message(finding: Finding) -> Iterator[str]:
     device = finding.case.device
     yield finding.fail.message
     yield finding.fail.meaning
-    yield f"Smallest case: {describe(finding.case)}, on {device.slug} with {counted(device.sm_count, 'SM')}."
+    yield f"Smallest case: {describe(finding.case)}, on {device.slug} with {device.size}."
     yield f"Replay: {finding.replay_command}"
 
 

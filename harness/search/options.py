@@ -11,7 +11,7 @@ from harness.engines.cuda.sanitizers.suppressions import FILE as ACCEPTS
 from harness.engines.cuda.sanitizers.suppressions import read_suppressions
 from harness.errors import SuiteError, UsageError, unknown
 from harness.model.case import Case
-from harness.model.device import DeviceProfile
+from harness.model.device import DeviceProfile, Vendor
 from harness.model.engine_traits import VIRTUAL, EngineTraits
 from harness.model.op import Op
 from harness.model.plan import TIME_LIMIT_S, TRIAGE_S, Plan
@@ -123,7 +123,7 @@ def options_of(
     return Options(
         suites=tuple(suite for suite in plan.suites if any(op.suite == suite for op in loaded)),
         ops=with_environment(loaded, plan.env),
-        devices=own_devices(plan.sm) if is_own else load_devices(plan.device, plan.sm),
+        devices=own_devices(plan.sm) if is_own else load_devices(plan.device, plan.sm, engine),
         budget=CaseBudget(cases=plan.cases or USUAL_CASES)
         if plan.seconds is None
         else TimeBudget(seconds=plan.seconds, triage_share=TRIAGE_SHARE, cases=plan.cases),
@@ -188,15 +188,21 @@ def with_environment(ops: tuple[Op, ...], environment: Mapping[str, tuple[str, .
     return tuple(replace(op, environment={**op.environment, **environment}) for op in ops) if environment else ops
 
 
-def load_devices(names: str | None, sm_count: int | None) -> tuple[DeviceProfile, ...]:
+def load_devices(names: str | None, sm_count: int | None, engine: EngineTraits = VIRTUAL) -> tuple[DeviceProfile, ...]:
     """Return the devices that `--device` and `--sm` name.
 
     Raises:
-        UsageError: a device does not exist, or cannot have this SM count.
+        UsageError: a device does not exist, cannot have this SM count, or is none that the engine emulates.
     """
     if names is not None and not any(_parts(names)):
         raise UsageError("--device names no device")
-    return catalogue.find_all(",".join(_parts(names or USUAL_DEVICES)), sm_count=sm_count)
+    devices = catalogue.find_all(",".join(_parts(names or USUAL_DEVICES)), sm_count=sm_count)
+    for device in devices:
+        if device.vendor is Vendor.AMD and not engine.emulates_amd:
+            raise UsageError(
+                f"--engine {engine} runs what is compiled for NVIDIA's GPUs: leave it out for {device.slug}"
+            )
+    return devices
 
 
 def _parts(names: str) -> Iterator[str]:

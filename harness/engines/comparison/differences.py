@@ -11,7 +11,15 @@ from harness.model.launch_difference import Difference
 
 SAMPLING_MARGIN = 8.0
 """Correct results may differ by this multiple of the sampled rounding error: few samples underestimate it."""
-ROUNDINGS = {"bf16": "bfloat16", "f16": "float16", "tf32": "tf32", "f8E4M3FN": "float8_e4m3fn", "f8E5M2": "float8_e5m2"}
+ROUNDINGS = {
+    "bf16": "bfloat16",
+    "f16": "float16",
+    "tf32": "tf32",
+    "f8E4M3FN": "float8_e4m3fn",
+    "f8E5M2": "float8_e5m2",
+    "f8E4M3FNUZ": "float8_e4m3fnuz",
+    "f8E5M2FNUZ": "float8_e5m2fnuz",
+}
 
 
 @lru_cache(maxsize=256)

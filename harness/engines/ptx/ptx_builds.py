@@ -19,7 +19,7 @@ from harness.engines.triton.omitted_passes import VariantBuild, builds_without_p
 from harness.engines.triton.stage_process import compiled_text
 from harness.engines.virtual.native.native_code import ExecutorMode
 from harness.errors import CannotExecute
-from harness.model.device import TENSOR_MEMORY_COLUMNS, DeviceProfile
+from harness.model.device import TENSOR_MEMORY_COLUMNS, Arch, DeviceProfile
 
 SUFFIX = ".ptx"
 """The suffix of a build's PTX in the folder of builds."""
@@ -111,7 +111,7 @@ class PtxBuilds:
         self,
         digest: str,
         ttir: str,
-        arch: int,
+        arch: Arch,
         options: Mapping[str, Any],
         tensor_maps: Sequence[Mapping[str, Any]] = (),
     ) -> PtxBuild:
@@ -136,7 +136,7 @@ class PtxBuilds:
         return self._known[digest]
 
     def without_passes(
-        self, ttir: str, arch: int, options: Mapping[str, Any], until: float
+        self, ttir: str, arch: Arch, options: Mapping[str, Any], until: float
     ) -> Iterator[tuple[VariantBuild, PtxBuild | None]]:
         """Yield what `builds_without_passes` does, with the PTX; None if there is none."""
         for variant in builds_without_passes(ttir, arch, _given(options), until):
@@ -151,7 +151,7 @@ class PtxBuilds:
         except (ValueError, KeyError):  # the file is damaged: compile again
             return None
 
-    def _compile(self, digest: str, ttir: str, arch: int, options: Mapping[str, Any]) -> PtxBuild:
+    def _compile(self, digest: str, ttir: str, arch: Arch, options: Mapping[str, Any]) -> PtxBuild:
         try:
             content = compiled_text(ttir, EXECUTABLE, arch, _given(options))
         except RuntimeError as error:

@@ -35,7 +35,7 @@ class PtxMachine:
 
     def __init__(self, launches: Launches) -> None:
         self._launches = launches
-        self.arch = launches.device.arch
+        self.arch = launches.device.sm
         self._builds = PtxBuilds(
             launches.settings.builds,
             launches.settings.executor,

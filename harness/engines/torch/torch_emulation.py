@@ -48,11 +48,13 @@ from harness.engines.torch.streams import (
 )
 from harness.engines.torch.torch_seam import RUN
 from harness.errors import WorkerError
-from harness.model.device import DeviceProfile
+from harness.model.device import WIDE_WAVE, DeviceProfile, Vendor
 from harness.patches import PATCHES
 
 CUDA_VERSION = "13.0"
 """The value of `torch.version.cuda` if torch was built without CUDA: new enough for every GPU of the catalogue."""
+HIP_VERSION = "7.0.51831"
+"""The value of `torch.version.hip` for an AMD GPU: ROCm 7.0, the first release for all of the catalogue."""
 
 
 class DeviceNotEmulated(WorkerError):
@@ -94,6 +96,8 @@ def emulate_torch(profile: DeviceProfile) -> None:
     if not _emulated.is_installed:
         install_emulation()
     _emulated.choose(profile)
+    if profile.vendor is Vendor.AMD:
+        _replace(torch.version, {"cuda": None, "hip": HIP_VERSION}, "libraries ask torch for its ROCm")
     CpuTensors().__enter__()
 
 
@@ -174,7 +178,7 @@ def _device_answers() -> dict[str, Any]:
         "get_device_name": answering(lambda: _emulated.profile.name),
         "get_device_capability": answering(lambda: _emulated.profile.capability),
         "get_device_properties": answering(lambda: _emulated.properties),
-        "get_arch_list": lambda: [f"sm_{_emulated.profile.arch}"],
+        "get_arch_list": lambda: [_emulated.profile.arch_name],
         "can_device_access_peer": lambda device, peer_device: False,  # noqa: ARG005 - torch's own names for them
         "synchronize": synchronize,
     }
@@ -235,7 +239,16 @@ def _accelerator_answers() -> dict[str, Any]:
 def gpu_properties(profile: DeviceProfile) -> "GpuProperties":
     """Return the result of `torch.cuda.get_device_properties`: the fields of torch 2.11 to 2.13 on a GPU, read-only."""
     major, minor = profile.capability
+    of_cuda = (
+        {}
+        if profile.vendor is Vendor.AMD
+        else {
+            "shared_memory_per_block_optin": profile.shared_bytes_per_block,
+            "shared_memory_per_multiprocessor": profile.shared_bytes_per_sm,
+        }
+    )
     return GpuProperties(
+        **of_cuda,
         name=profile.name,
         major=major,
         minor=minor,
@@ -247,12 +260,10 @@ def gpu_properties(profile: DeviceProfile) -> "GpuProperties":
         max_threads_per_multi_processor=profile.max_threads_per_sm,
         regs_per_multiprocessor=profile.registers_per_sm,
         shared_memory_per_block=profile.default_shared_bytes_per_block,
-        shared_memory_per_block_optin=profile.shared_bytes_per_block,
-        shared_memory_per_multiprocessor=profile.shared_bytes_per_sm,
         clock_rate=profile.sm_clock_khz,
         memory_clock_rate=profile.memory_clock_khz,
         memory_bus_width=profile.memory_bus_bits,
-        gcnArchName=profile.name,
+        gcnArchName=_gcn_arch_name(profile),
         is_integrated=0,
         is_multi_gpu_board=0,
         pci_bus_id=0,
@@ -260,6 +271,13 @@ def gpu_properties(profile: DeviceProfile) -> "GpuProperties":
         pci_domain_id=0,
         uuid="00000000-0000-0000-0000-000000000000",
     )
+
+
+def _gcn_arch_name(profile: DeviceProfile) -> str:
+    """Return the name of an AMD GPU's processor with its features, as HIP has it; CUDA builds give the GPU's name."""
+    if profile.vendor is Vendor.NVIDIA:
+        return profile.name
+    return f"{profile.processor}:sramecc+:xnack-" if profile.warp_size == WIDE_WAVE else profile.processor
 
 
 class GpuProperties(SimpleNamespace):

@@ -9,7 +9,9 @@ from typing import Any
 
 import triton
 
-from harness.engines.triton.later_stages import REFUSALS, compile_to_cubin
+from harness.engines.triton.later_stages import REFUSALS, CompiledBinary, compile_to_binary, target
+from harness.engines.triton.machine_code import amd_facts
+from harness.model.device import Arch, Vendor, vendor_of
 from harness.model.kernel_resources import CRASHES, Resources
 from harness.model.triton_errors import MLIR_REFUSALS
 
@@ -18,14 +20,14 @@ _USAGE = re.compile(r"REG:(\d+)\s+STACK:(\d+)\s+SHARED:(\d+)\s+LOCAL:(\d+)")
 
 
 class _State:
-    elsewhere: Callable[[str, int, Mapping[str, Any]], Resources] | None = None
+    elsewhere: Callable[[str, Arch, Mapping[str, Any]], Resources] | None = None
     """Compiles in another process, for one that may start none; None to compile here."""
 
 
 state = _State()
 
 
-def compile_resources(ttir: str, arch: int, options: Mapping[str, Any]) -> Resources:
+def compile_resources(ttir: str, arch: Arch, options: Mapping[str, Any]) -> Resources:
     """Compile one TTIR text and return its resources.
 
     `Resources.failure` holds a refusal of the compiler, `Resources.unknown` a failure of this machine.
@@ -34,8 +36,8 @@ def compile_resources(ttir: str, arch: int, options: Mapping[str, Any]) -> Resou
         return state.elsewhere(ttir, arch, options)
     set_options = {name: value for name, value in options.items() if value is not None}
     try:
-        built = compile_to_cubin(ttir, arch, set_options)
-        registers, local_bytes = _usage(built.cubin)
+        built = compile_to_binary(ttir, arch, set_options)
+        registers, local_bytes = _usage(built, vendor_of(arch))
     except Exception as error:  # noqa: BLE001 - whatever it is, it is a fact about the kernel or about the machine
         message = f"{type(error).__name__}: {(str(error).strip().splitlines() or [''])[0]}"
         return Resources.failed(message) if is_refusal(error) else Resources.not_known(message)
@@ -46,7 +48,7 @@ def compile_resources(ttir: str, arch: int, options: Mapping[str, Any]) -> Resou
         shared_bytes=int(metadata["shared"]),
         tensor_memory_columns=int(metadata.get("tmem_size") or 0),
         scratch_bytes_per_program=int(metadata.get("global_scratch_size") or 0),
-        threads=32 * int(metadata["num_warps"]),
+        threads=target(arch).warp_size * int(metadata["num_warps"]),
         scratch_align=int(metadata.get("global_scratch_align") or 1),
     )
 
@@ -62,15 +64,20 @@ def is_refusal(error: Exception) -> bool:
     return isinstance(error, REFUSALS)
 
 
-def _usage(cubin: bytes) -> tuple[int, int]:
-    """Return registers and bytes of local memory per thread, which the cuobjdump of Triton's wheel reads from a cubin.
+def _usage(built: CompiledBinary, vendor: Vendor) -> tuple[int, int]:
+    """Return registers and bytes of local memory per thread: what the compiler writes into AMD's assembly.
+
+    Of a cubin, the cuobjdump of Triton's wheel reads them.
 
     Raises:
         ValueError: the tool reports no usage, or does not end.
     """
+    if vendor is Vendor.AMD:
+        facts = amd_facts(built.assembly)
+        return facts.registers, facts.local_bytes
     tool = Path(triton.__file__).parent / "backends" / "nvidia" / "bin" / "cuobjdump"
     with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
-        file.write(cubin)
+        file.write(built.binary)
         file.flush()
         command = [tool, "--dump-resource-usage", file.name]
         try:

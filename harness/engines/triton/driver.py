@@ -140,7 +140,7 @@ class VirtualDriver:
         return ty  # no launcher is compiled as C++
 
     def get_current_target(self) -> Any:
-        return target(self.profile.arch, self.profile.warp_size)
+        return target(self.profile.arch)
 
     def get_current_device(self) -> int:
         return 0

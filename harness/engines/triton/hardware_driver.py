@@ -29,7 +29,7 @@ class RealDriver(CudaDriver):
 
     def __init__(self, profile: DeviceProfile, arch: int, on_launch: LaunchWatcher) -> None:
         super().__init__()
-        self._target = target(arch, 32)
+        self._target = target(arch)
         self._on_launch = on_launch
         self._make_hardware_launcher = self.launcher_cls
         self._ttir: dict[int, str] = {}

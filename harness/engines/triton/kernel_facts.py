@@ -14,9 +14,14 @@ from harness.engines.ttir.own_names import without_locations
 from harness.engines.ttir.parser import parse, parse_signature
 from harness.engines.ttir.waiting_kernels import uses_atomics
 from harness.errors import CannotExecute
+from harness.model.device import Arch
 from harness.model.run import Launch
 
-BUILD_OPTIONS = ("num_warps", "num_ctas", "num_stages", "maxnreg", "enable_fp_fusion", "launch_cooperative_grid")
+AMD_OPTIONS = ("waves_per_eu", "matrix_instr_nonkdim", "kpack", "schedule_hint", "allow_flush_denorm")
+BUILD_OPTIONS = (
+    *("num_warps", "num_ctas", "num_stages", "maxnreg", "enable_fp_fusion", "launch_cooperative_grid"),
+    *AMD_OPTIONS,
+)
 _INTEGERS = re.compile(r"%\S+ = arith\.constant (?:dense<)?-?\d+>?(?= : )|%c-?\d+\w*")
 
 
@@ -38,7 +43,7 @@ def options_of(metadata: Any) -> dict[str, Any]:
     return {name: getattr(metadata, name) for name in BUILD_OPTIONS if hasattr(metadata, name)}
 
 
-def read_kernel_facts(ttir: str, arch: int, options: Mapping[str, Any]) -> KernelFacts:
+def read_kernel_facts(ttir: str, arch: Arch, options: Mapping[str, Any]) -> KernelFacts:
     """Return the facts of the build with this TTIR, architecture and options.
 
     Raises:
@@ -49,7 +54,7 @@ def read_kernel_facts(ttir: str, arch: int, options: Mapping[str, Any]) -> Kerne
     return _facts(parse(ttir), ttir, arch, options)
 
 
-def read_signature(ttir: str, arch: int, options: Mapping[str, Any]) -> KernelFacts:
+def read_signature(ttir: str, arch: Arch, options: Mapping[str, Any]) -> KernelFacts:
     """Return the facts of a build that follow from its signature: those for an engine that does not execute TTIR.
 
     Raises:
@@ -58,7 +63,7 @@ def read_signature(ttir: str, arch: int, options: Mapping[str, Any]) -> KernelFa
     return _facts(parse_signature(ttir), ttir, arch, options)
 
 
-def _facts(module: Module, ttir: str, arch: int, options: Mapping[str, Any]) -> KernelFacts:
+def _facts(module: Module, ttir: str, arch: Arch, options: Mapping[str, Any]) -> KernelFacts:
     return KernelFacts(
         module,
         build_digest(ttir, arch, options),
@@ -69,7 +74,7 @@ def _facts(module: Module, ttir: str, arch: int, options: Mapping[str, Any]) -> 
     )
 
 
-def unread_launch(request: LaunchRequest, arch: int, chosen: ChosenConfig, scratch_bytes: int) -> Launch:
+def unread_launch(request: LaunchRequest, arch: Arch, chosen: ChosenConfig, scratch_bytes: int) -> Launch:
     """Return the record of one launch of a kernel whose TTIR is missing or cannot be parsed."""
     metadata = request.metadata
     return Launch(
@@ -120,7 +125,7 @@ def launch_of(
     )
 
 
-def build_digest(ttir: str, arch: int, options: Mapping[str, Any]) -> str:
+def build_digest(ttir: str, arch: Arch, options: Mapping[str, Any]) -> str:
     """Return a digest of the compiler's input: TTIR without source locations, options, architecture, Triton version."""
     text = "\n".join((without_locations(ttir), str(arch), json.dumps(options, sort_keys=True), version))
     return hashlib.sha256(text.encode()).hexdigest()[:16]

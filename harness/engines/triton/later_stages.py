@@ -5,6 +5,7 @@ or because the program under test asks for `kernel.asm["ptx"]`.
 """
 
 import json
+import re
 import tempfile
 from collections.abc import Generator, Mapping, MutableMapping
 from contextlib import contextmanager
@@ -21,15 +22,18 @@ from triton.compiler.errors import CompileTimeAssertionFailure
 from triton.runtime.errors import OutOfResources, PTXASError
 
 from harness.engines.triton.triton_releases import TESTED
+from harness.model.device import Arch, Vendor, vendor_of
 from harness.patches import PATCHES
 
 REFUSALS = (OutOfResources, PTXASError, CompileTimeAssertionFailure)
 """The classes of `REFUSED_BUILDS`."""
-BINARY = "cubin"
-LAST_TEXT = "ptx"
+BINARIES = {Vendor.NVIDIA: "cubin", Vendor.AMD: "hsaco"}
+"""The last stage."""
+ASSEMBLY = {Vendor.NVIDIA: "ptx", Vendor.AMD: "amdgcn"}
+"""The stage whose result is assembly as text."""
 FIRST_STAGES = ("ttir", "ttgir")
 """The last text of a kernel here: Gluon's begin as TTGIR."""
-LATER_STAGES = ("ttgir", "llir", LAST_TEXT)
+MIDDLE_STAGES = ("ttgir", "llir")
 EXECUTABLE = "executable"
 """The stage that `compile_to_executable` compiles to, as other processes name it."""
 EXECUTABLE_FACTS = ("num_warps", "num_ctas", "tensordesc_meta")
@@ -44,9 +48,14 @@ NOT_COMPILED: Mapping[str, int] = {
 """What later stages of the compiler add to a kernel's metadata, for one that never reaches them."""
 
 
-def target(arch: int, warp_size: int) -> GPUTarget:
+WIDE_WAVES = re.compile(r"gfx9")
+"""AMD's architectures with waves of 64 lanes; those of RDNA have 32."""
+
+
+def target(arch: Arch) -> GPUTarget:
     """Return Triton's compilation target."""
-    return GPUTarget("cuda", arch, warp_size)
+    lanes = 64 if isinstance(arch, str) and WIDE_WAVES.match(arch) else 32
+    return GPUTarget(str(vendor_of(arch)), arch, lanes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +63,9 @@ class CompiledBinary:
     """The result of the whole compiler pipeline."""
 
     metadata: Mapping[str, Any]
-    cubin: bytes
+    binary: bytes
+    """The cubin, or AMD's code object."""
+    assembly: str
 
 
 def has_layouts(text: str) -> bool:
@@ -70,15 +81,16 @@ def _compile(text: str, there: GPUTarget, options: Mapping[str, Any]) -> Any:
         return triton.compile(str(path), target=there, options=dict(options))
 
 
-def compile_to_cubin(ttir: str, arch: int, options: Mapping[str, Any]) -> CompiledBinary:
-    """Compile a TTIR text to a cubin, which needs no GPU.  Exceptions of Triton pass through."""
+def compile_to_binary(ttir: str, arch: Arch, options: Mapping[str, Any]) -> CompiledBinary:
+    """Compile a TTIR text to machine code, which needs no GPU.  Exceptions of Triton pass through."""
+    vendor = vendor_of(arch)
     with whole_pipeline():
-        compiled = _compile(ttir, target(arch, 32), options)
-    return CompiledBinary(compiled.metadata._asdict(), compiled.asm[BINARY])
+        compiled = _compile(ttir, target(arch), options)
+    return CompiledBinary(compiled.metadata._asdict(), compiled.asm[BINARIES[vendor]], compiled.asm[ASSEMBLY[vendor]])
 
 
-def compile_to_stage(ttir: str, stage: str, arch: int, options: Mapping[str, Any]) -> str:
-    """Compile a TTIR text no further than to a stage, `ttgir`, `ptx` or `executable`, and return that text.
+def compile_to_stage(ttir: str, stage: str, arch: Arch, options: Mapping[str, Any]) -> str:
+    """Compile a TTIR text no further than to a stage, `ttgir`, `ptx`, `amdgcn` or `executable`, and return that text.
 
     Exceptions of Triton pass through.
     """
@@ -90,21 +102,22 @@ def compile_to_stage(ttir: str, stage: str, arch: int, options: Mapping[str, Any
         knobs.compilation.disable_line_info = False
         knobs.compilation.listener = None  # `on_compile` is about front ends
         # Up to Triton 3.8 the cut is no part of the cache's key, but the text is.
-        return _compile(f"{ttir}\n// {stage}\n", target(arch, 32), options).asm[stage]
+        return _compile(f"{ttir}\n// {stage}\n", target(arch), options).asm[stage]
 
 
-def compile_to_executable(ttir: str, arch: int, options: Mapping[str, Any]) -> str:
+def compile_to_executable(ttir: str, arch: Arch, options: Mapping[str, Any]) -> str:
     """Compile a TTIR text to PTX, and return that as JSON with what a launch of it needs to know.
 
     Exceptions of Triton pass through.
     """
-    with whole_pipeline(partial(_cut_after, LAST_TEXT)), knobs.compilation.scope():
+    last = ASSEMBLY[Vendor.NVIDIA]
+    with whole_pipeline(partial(_cut_after, last)), knobs.compilation.scope():
         knobs.compilation.disable_line_info = False
         knobs.compilation.listener = None
-        compiled = _compile(f"{ttir}\n// {LAST_TEXT}\n", target(arch, 32), options)
+        compiled = _compile(f"{ttir}\n// {last}\n", target(arch), options)
     metadata = compiled.metadata._asdict()
     facts = {name: metadata.get(name) for name in (*EXECUTABLE_FACTS, *NOT_COMPILED)}
-    return json.dumps({"ptx": compiled.asm[LAST_TEXT], **facts})
+    return json.dumps({"ptx": compiled.asm[last], **facts})
 
 
 def _cut_after(
@@ -115,7 +128,7 @@ def _cut_after(
     names = list(stages)
     for name in names[names.index(stage) + 1 :]:
         del stages[name]
-    stages["cubin"] = _no_binary
+    stages[backend.binary_ext] = _no_binary
     return None
 
 
@@ -143,7 +156,8 @@ def compile_texts_on_request() -> None:
 
     def construct_kernel(self: Any, *args: Any, **kwargs: Any) -> None:
         construct(self, *args, **kwargs)
-        if LAST_TEXT not in self.asm and any(stage in self.asm for stage in FIRST_STAGES):
+        assembly = ASSEMBLY[Vendor(self.metadata.target.backend)]
+        if assembly not in self.asm and any(stage in self.asm for stage in FIRST_STAGES):
             self.asm = _RequestedTexts(self)
 
     why = "compile the later stages of a kernel when a program reads one"
@@ -154,31 +168,34 @@ class _RequestedTexts(AsmDict):
     """The stages of one kernel by name; those that the virtual GPU leaves out are compiled when one of them is read."""
 
     def __init__(self, kernel: Any) -> None:
-        super().__init__({stage: text for stage, text in kernel.asm.items() if stage != BINARY})
+        vendor = Vendor(kernel.metadata.target.backend)
+        binary = BINARIES[vendor]
+        super().__init__({stage: text for stage, text in kernel.asm.items() if stage != binary})
         self._metadata = kernel.metadata
+        self._later = (*MIDDLE_STAGES, ASSEMBLY[vendor], binary)
 
     def __contains__(self, stage: object) -> bool:
-        return super().__contains__(stage) or stage in {*LATER_STAGES, BINARY}
+        return super().__contains__(stage) or stage in self._later
 
     def __missing__(self, stage: str) -> Any:
-        if stage not in {*LATER_STAGES, BINARY}:
+        if stage not in self._later:
             return super().__missing__(stage)  # which makes `sass` of the cubin, and refuses the rest
         first = next(self[name] for name in FIRST_STAGES if name in self.keys())
-        self.update(_later_texts(first, self._metadata))
+        compiled = _compiled_further(first, self._metadata)
+        self.update({later: compiled.asm[later] for later in self._later})
         return self[stage]
 
     def get(self, stage: str, default: Any = None) -> Any:
         return self[stage] if stage in self else default  # noqa: SIM401 - this is `get`
 
 
-def _later_texts(ttir: str, metadata: Any) -> Mapping[str, Any]:
+def _compiled_further(ttir: str, metadata: Any) -> Any:
     """Compile a kernel with the options that it was compiled with.  Exceptions of Triton pass through."""
     known: Any = make_backend(metadata.target).parse_options({})
     options = {field.name: getattr(metadata, field.name, None) for field in fields(known)}
     set_options = {name: _hashable(value) for name, value in options.items() if value is not None}
     with whole_pipeline():
-        compiled = _compile(f"{ttir}\n// whole\n", metadata.target, set_options)  # as in `compile_to_stage`
-    return {stage: compiled.asm[stage] for stage in (*LATER_STAGES, BINARY)}
+        return _compile(f"{ttir}\n// whole\n", metadata.target, set_options)  # as in `compile_to_stage`
 
 
 def _hashable(value: Any) -> Any:

@@ -18,6 +18,7 @@ from typing import Any
 
 from harness.engines.triton.stage_process import compiler_environment, reserve_output
 from harness.engines.triton.triton_releases import TESTED
+from harness.model.device import Arch
 from harness.patches import PATCHES
 
 LLVM = "llvm.optimize_module"
@@ -39,7 +40,7 @@ class VariantBuild:
     """False if there was no time for it."""
 
 
-def builds_without_passes(ttir: str, arch: int, options: Mapping[str, Any], until: float) -> Iterator[VariantBuild]:
+def builds_without_passes(ttir: str, arch: Arch, options: Mapping[str, Any], until: float) -> Iterator[VariantBuild]:
     """Yield a build without each pass, in the order of the pipeline, until a moment of the monotonic clock.
 
     A pass that runs several times is left out each time.

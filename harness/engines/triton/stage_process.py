@@ -17,6 +17,8 @@ from pathlib import Path
 from tempfile import TemporaryFile
 from typing import Any, TextIO
 
+from harness.model.device import Arch
+
 LIMIT_S = 120.0
 """The longest compilation of one build."""
 NOT_INHERITED = frozenset({"HARNESS_WATCH"})
@@ -24,14 +26,14 @@ NOT_INHERITED = frozenset({"HARNESS_WATCH"})
 
 
 class _State:
-    elsewhere: Callable[[str, str, int, Mapping[str, Any]], str] | None = None
+    elsewhere: Callable[[str, str, Arch, Mapping[str, Any]], str] | None = None
     """Starts the process for one that may start none; None to start it here."""
 
 
 state = _State()
 
 
-def compiled_text(ttir: str, stage: str, arch: int, options: Mapping[str, Any]) -> str:
+def compiled_text(ttir: str, stage: str, arch: Arch, options: Mapping[str, Any]) -> str:
     """Return the text of a stage, `ttgir` or `ptx`, of a kernel given as TTIR.
 
     Raises:

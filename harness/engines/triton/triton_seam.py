@@ -29,6 +29,7 @@ from harness.engines.triton.source_paths import KernelSource
 from harness.engines.triton.triton_releases import TESTED
 from harness.errors import CannotExecute, CannotRunHere
 from harness.execution import flight_recorder
+from harness.model.device import Arch
 from harness.model.kernel_assembly import KernelAssembly
 from harness.patches import PATCHES
 
@@ -364,13 +365,13 @@ def intercept_loading(
     compile_through(CompileStep.EXPLAIN, explain, "explain why ptxas refuses the build for the hardware")
 
 
-def shared_bytes_on(kernel: Any, arch: int, options: Mapping[str, Any]) -> int:
+def shared_bytes_on(kernel: Any, arch: Arch, options: Mapping[str, Any]) -> int:
     """Return the shared memory of a block when the source of a `CompiledKernel` is compiled for another architecture.
 
     Exceptions of Triton pass through.
     """
     driver: Any = triton.runtime.driver.active
-    there = target(arch, 32)
+    there = target(arch)
     driver.get_current_target = lambda: there  # the front end asks the driver, whatever `target` says
     try:
         with flight_recorder.compiling(kernel.src.fn.__name__):
@@ -436,9 +437,10 @@ def hash_compiler() -> None:
     triton_key()
 
 
-def query_ptxas_version(arch: int) -> None:
+def query_ptxas_version(arch: Arch) -> None:
     """Make Triton cache the version of ptxas.  Otherwise every process asks ptxas once per architecture."""
-    get_ptxas_version(arch)
+    if isinstance(arch, int):
+        get_ptxas_version(arch)
 
 
 def compile_to_ttir_only() -> None:
@@ -487,7 +489,7 @@ def _cut_after_ttir(
         raise CannotExecute("a kernel that begins below TTIR")
     stages.clear()
     stages[name] = first
-    stages["cubin"] = _text_as_binary
+    stages[backend.binary_ext] = _text_as_binary
     return None
 
 
@@ -596,7 +598,7 @@ class HardwareLauncher:
         from triton.backends.nvidia.driver import CudaDriver  # noqa: PLC0415 - it needs NVIDIA's driver
 
         self._driver = CudaDriver()
-        self._target = target(arch, 32)
+        self._target = target(arch)
         self._cache = cache
         self._compiled: dict[str, Any] = {}
 

@@ -21,14 +21,14 @@ from triton.compiler.compiler import make_backend
 from triton.runtime.autotuner import Autotuner
 
 from harness.engines.triton.compile_steps import CompileStep, compile_through
+from harness.engines.triton.later_stages import ASSEMBLY
 from harness.engines.triton.triton_releases import TESTED
 from harness.engines.triton.triton_seam import usable_configs
 from harness.errors import CannotExecute
-from harness.model.kernel_build import CompileTarget, Vendor
+from harness.model.device import Vendor
+from harness.model.kernel_build import CompileTarget
 from harness.patches import PATCHES
 
-ASSEMBLY = {Vendor.NVIDIA: "ptx", Vendor.AMD: "amdgcn"}
-"""The stage whose result is assembly as text."""
 LAST_STAGES = {Vendor.NVIDIA: "cubin", Vendor.AMD: "amdgcn"}
 """The last stage whose result has a fact.  On AMD GPUs the assembly has them all."""
 PORTABLE = frozenset({"num_warps", "num_stages", "num_ctas", "enable_fp_fusion", "debug", "sanitize_overflow"})

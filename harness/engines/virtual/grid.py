@@ -6,7 +6,7 @@ import numpy as np
 
 from harness.engines.virtual.numbers.elements import Array
 from harness.model.case import ProgramOrder
-from harness.model.device import GRID_LIMITS
+from harness.model.device import DeviceProfile
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,12 +19,10 @@ class LaunchGrid:
     def programs(self) -> int:
         return self.x * self.y * self.z
 
-    @property
-    def is_launchable(self) -> bool:
-        """True if no axis exceeds CUDA's limits."""
-        return all(
-            extent <= limit for extent, limit in zip((self.x, self.y, self.z), GRID_LIMITS.values(), strict=True)
-        )
+    def is_launchable(self, device: DeviceProfile, threads: int) -> bool:
+        """Return True if no axis exceeds the device's limit for blocks of so many threads."""
+        limits = device.grid_limits(threads).values()
+        return all(extent <= limit for extent, limit in zip((self.x, self.y, self.z), limits, strict=True))
 
 
 def spread(count: int) -> list[int]:

@@ -354,8 +354,9 @@ class Launches:
     def _execute(self, compiled: "CompiledTtir", request: LaunchRequest) -> None:
         case = self.case_launches
         grid = LaunchGrid(*request.grid)
-        # CUDA refuses such a grid, so no program runs.  The ids of a sample would be ids that no GPU program has.
-        is_refused = case.is_oversized and not grid.is_launchable
+        # The driver refuses such a grid, so no program runs.  The ids of a sample would be ids that no program has.
+        threads = request.metadata.num_warps * self.device.warp_size
+        is_refused = case.is_oversized and not grid.is_launchable(self.device, threads)
         if not grid.programs or is_refused:
             return
         began = time.perf_counter()

@@ -24,6 +24,7 @@ from harness.engines.virtual.numbers.elements import Array, carrier
 from harness.engines.virtual.numbers.exact_pairs import ExactPair
 from harness.errors import CannotExecute
 from harness.model.case import LaneFill
+from harness.model.device import Arch
 
 Value = Array | Pointers | MixedPointers | Descriptor | ExactPair | SharedBlock
 Values = tuple[Value, ...]
@@ -68,8 +69,8 @@ class LaunchContext:
     lane_fill: LaneFill
     handlers: Mapping[str, Handler]
     """The effect of each operation, by name."""
-    arch: int
-    """The compute capability times ten: some number conversions depend on it."""
+    arch: Arch
+    """Some number conversions depend on it."""
     poison_of: PoisonOf
     """Returns the poison of the storage at an address, if the storage is fresh."""
     step_limit: int = STEP_LIMIT

@@ -15,6 +15,7 @@ from typing import Any, NoReturn
 
 from harness import wire
 from harness.engines.triton import build_resources, stage_process
+from harness.model.device import Arch
 from harness.model.kernel_resources import Resources
 from harness.workers.supervision import confinement, linux
 
@@ -42,11 +43,11 @@ class _Client:
         self._stream = connection.makefile("rw", encoding="ascii")
         self._lock = threading.Lock()
 
-    def resources(self, ttir: str, arch: int, options: Mapping[str, Any]) -> Resources:
+    def resources(self, ttir: str, arch: Arch, options: Mapping[str, Any]) -> Resources:
         answer = self._answer(ttir, "", arch, options)
         return wire.from_json(answer["usage"], Resources) if answer else Resources.not_known(GONE)
 
-    def text(self, ttir: str, stage: str, arch: int, options: Mapping[str, Any]) -> str:
+    def text(self, ttir: str, stage: str, arch: Arch, options: Mapping[str, Any]) -> str:
         answer = self._answer(ttir, stage, arch, options) or {"error": GONE}
         if "error" in answer:
             raise RuntimeError(answer["error"])
@@ -77,7 +78,7 @@ def _serve(connection: socket.socket, asking: int) -> NoReturn:
         os._exit(0)
 
 
-def _compiled(ttir: str, stage: str, arch: int, options: Mapping[str, Any]) -> dict[str, str]:
+def _compiled(ttir: str, stage: str, arch: Arch, options: Mapping[str, Any]) -> dict[str, str]:
     if not stage:
         return {"usage": wire.to_json(build_resources.compile_resources(ttir, arch, options))}
     try:

@@ -22,7 +22,8 @@ from harness.engines.triton.build_resources import compile_resources
 from harness.engines.triton.driver import LaunchRequest, VirtualDriver
 from harness.engines.triton.machine_code import amd_facts, amd_instructions, cubin_instructions, ptxas_facts
 from harness.engines.triton.triton_stages import CallRecorder, RecordedBuild, RecordedCall, compile_stages, front_end
-from harness.model.kernel_build import CompileTarget, Vendor
+from harness.model.device import Vendor
+from harness.model.kernel_build import CompileTarget
 from tests.engines.triton.ttir_texts import STORE
 
 HOPPER = CompileTarget(arch="90")
@@ -95,7 +96,7 @@ def test_the_stages_make_the_code_that_triton_compiles(
 
 def compile_whole(build: RecordedBuild) -> Any:
     with on_h200():
-        return triton.compile(build.source, target=later_stages.target(90, 32), options=dict(build.options))
+        return triton.compile(build.source, target=later_stages.target(90), options=dict(build.options))
 
 
 def test_warps_and_stages_do_not_reach_the_front_end(recorded: RecordedBuild) -> None:

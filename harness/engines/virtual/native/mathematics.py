@@ -6,6 +6,7 @@ from harness.engines.ttir.ir import Operation
 from harness.engines.virtual.native.lane_values import LaneValues, intrinsic_suffix, lanewise, register, vector_type
 from harness.engines.virtual.native.llvm_text import Assembly
 from harness.engines.virtual.native.rounding import flushed, resized, rounded
+from harness.engines.virtual.operations.libdevice_names import libdevice_name
 from harness.errors import CannotExecute
 
 Rule = Callable[[Assembly, Operation, list[LaneValues]], LaneValues]
@@ -83,7 +84,7 @@ def multiply_add(code: Assembly, operation: Operation, operands: list[LaneValues
 
 def external(code: Assembly, operation: Operation, operands: list[LaneValues]) -> LaneValues:
     """`tt.extern_elementwise`, by symbol."""
-    symbol = str(operation.attributes["symbol"]).removeprefix("__nv_").removeprefix("fast_")
+    symbol = libdevice_name(str(operation.attributes["symbol"])).removeprefix("fast_")
     doubles = _as_doubles(code, operands)
     for name in (symbol, symbol.removesuffix("f")):
         if name in EXTERNAL:

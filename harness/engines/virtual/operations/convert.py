@@ -1,6 +1,7 @@
 """Conversions between number types: `tt.fp_to_fp` with its rounding modes, extension, truncation, bitcasts.
 
-Conversions of 8-bit floats by `tt.fp_to_fp` depend on the GPU.  Before compute capability 9.0 the compiler goes through
+Conversions of 8-bit floats by `tt.fp_to_fp` depend on the GPU.  AMD's round to nearest and saturate (the assembly of
+Triton 3.6.0 for gfx942 and gfx950).  Of NVIDIA's, before compute capability 9.0 the compiler goes through
 float16.  Before 8.9 there is no conversion instruction, and the compiler emits integer arithmetic that rounds.
 """
 
@@ -26,7 +27,9 @@ from harness.engines.virtual.numbers.elements import (
 )
 from harness.engines.virtual.operations.arith import array
 from harness.errors import CannotExecute
+from harness.model.device import Arch
 
+NVIDIA_FLOAT8 = frozenset({"f8E4M3FN", "f8E5M2"})
 CONVERTS_FLOAT8 = 89
 """The first compute capability with instructions for 8-bit floats."""
 CONVERTS_FLOAT32_TO_FLOAT8 = 90
@@ -58,7 +61,7 @@ def float_to_float(machine: Machine, operation: Operation, frame: list[Value]) -
         raise CannotExecute(f"rounding {rounding}")
     if target in float8.FORMATS:
         return _to_float8(machine.arch, value, (source, target), is_toward_zero=rounding == "rtz")
-    if (source, target) == ("f8E5M2", "bf16"):
+    if (source, target) == ("f8E5M2", "bf16") and isinstance(machine.arch, int):
         return _beyond_e5m2(value)
     if rounding == "rtz":
         if source != "f32" or target not in {"f16", "bf16"}:
@@ -67,8 +70,14 @@ def float_to_float(machine: Machine, operation: Operation, frame: list[Value]) -
     return _nearest(value, target)
 
 
-def _to_float8(arch: int, value: Array, kinds: tuple[str, str], *, is_toward_zero: bool) -> Array:
+def _to_float8(arch: Arch, value: Array, kinds: tuple[str, str], *, is_toward_zero: bool) -> Array:
     source, target = kinds
+    if isinstance(arch, str):  # each step of AMD's conversions is exact or rounds to nearest
+        if is_toward_zero:
+            raise CannotExecute(f"rounding toward zero from {source} to {target}")
+        return _nearest(value, target)
+    if target not in NVIDIA_FLOAT8:
+        raise CannotExecute(f"{target} on an NVIDIA GPU")
     if source == "f32" and (is_toward_zero or arch < CONVERTS_FLOAT32_TO_FLOAT8):
         value, source = toward_zero(value, "f16"), "f16"
     if is_toward_zero:

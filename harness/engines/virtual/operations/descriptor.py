@@ -2,6 +2,8 @@
 
 Elements outside the tensor read as padding and are not stored.
 
+For AMD's GPUs the compiler replaces descriptors by pointers.
+
 Since compute capability 9.0 the TMA engine needs a tensor, its rows and every block to begin at multiples of 16 bytes.
 On an H200 (driver 580, Triton 3.6.0), a misaligned tensor raises "misaligned address" and a misaligned block "illegal
 instruction".  Misaligned rows are silently read from other places.  Triton checks only tensors and rows, and only of
@@ -64,7 +66,7 @@ def load(machine: Machine, operation: Operation, frame: list[Value]) -> Array:
 def store(machine: Machine, operation: Operation, frame: list[Value]) -> None:
     """`tt.descriptor_store`; the block is the last operand."""
     descriptor, block = _descriptor(operation, frame)
-    if machine.arch >= FIRST_WITH_TMA:
+    if isinstance(machine.arch, int) and machine.arch >= FIRST_WITH_TMA:
         descriptor = _with_tail(descriptor, max(1, block.bytes))
     address, inside = _box(
         machine, operation, (descriptor, block), [array(frame[slot]) for slot in operation.operands[1:-1]]

@@ -25,6 +25,7 @@ from harness.engines.virtual.numbers.elements import Array, is_float
 from harness.engines.virtual.numbers.exact_pairs import TORCH_TYPES, ExactPair, decided_otherwise, exact_constant
 from harness.engines.virtual.operations import libdevice
 from harness.engines.virtual.operations.inline_assembly import execute
+from harness.engines.virtual.operations.libdevice_names import libdevice_name
 from harness.engines.virtual.operations.product import scaled_factors
 from harness.engines.virtual.operations.ptx import widened_text
 from harness.engines.virtual.operations.random_rounding import (
@@ -247,7 +248,7 @@ class _ExactRun:
             if function is None:
                 return self._unknown_results(operation, real, machine)
             exact = function(*(_as_float64(frame[slot]) for slot in operation.operands))
-            name = str(operation.attributes["symbol"]).removeprefix(libdevice.PREFIX).removesuffix("f")
+            name = libdevice_name(str(operation.attributes["symbol"])).removesuffix("f")
             if name in STEP_FUNCTIONS and decided_otherwise(real, exact, _like(real, operands)):
                 self._doubt(machine, operation, STEPPED)
             return self._noted(machine, operation, operands, ExactPair(real, exact))

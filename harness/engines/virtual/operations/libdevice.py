@@ -1,4 +1,4 @@
-"""`tt.extern_elementwise`: functions of NVIDIA's libdevice, by symbol.
+"""`tt.extern_elementwise`: functions of NVIDIA's libdevice and of AMD's device libraries, by libdevice's name.
 
 Functions with one correct result give that: integers, bits, arithmetic with a named rounding mode.  All others are
 computed in float64 and rounded once; libdevice's own results are within a few units in the last place of that.  The
@@ -17,10 +17,10 @@ from harness.engines.virtual.machine import Handler, Machine, Value
 from harness.engines.virtual.numbers.elements import Array, carrier, rounded
 from harness.engines.virtual.operations import libdevice_bessel, libdevice_bits, libdevice_rounding, libdevice_special
 from harness.engines.virtual.operations.arith import array
+from harness.engines.virtual.operations.libdevice_names import libdevice_name
 from harness.engines.virtual.operations.libdevice_special import through_torch
 from harness.errors import CannotExecute
 
-PREFIX = "__nv_"
 _EXACT: Mapping[str, Callable[..., Array]] = {**libdevice_bits.FUNCTIONS, **libdevice_rounding.FUNCTIONS}
 
 FUNCTIONS: Mapping[str, Callable[..., Array]] = {
@@ -113,7 +113,7 @@ def named(symbol: str) -> Callable[..., Array]:
     Raises:
         CannotExecute: the symbol is not known.
     """
-    name = symbol.removeprefix(PREFIX).removeprefix("fast_")
+    name = libdevice_name(symbol).removeprefix("fast_")
     for form in (name, name.removesuffix("f")):
         if form in FUNCTIONS:
             return FUNCTIONS[form]
@@ -135,7 +135,7 @@ _WITH_ROUNDING_MODE = re.compile(r"[fd](\w+?)f?_r[nzud]")
 
 def exact_function(symbol: str) -> Callable[..., Array] | None:
     """Return the function of a symbol on float64 numbers, without any rounding; None if it works on bits."""
-    name = symbol.removeprefix(PREFIX)
+    name = libdevice_name(symbol)
     arithmetic = _WITH_ROUNDING_MODE.fullmatch(name)
     if arithmetic is not None and arithmetic[1] in _ROUNDED_ARITHMETIC:
         return _ROUNDED_ARITHMETIC[arithmetic[1]]
@@ -147,7 +147,7 @@ def call(machine: Machine, operation: Operation, frame: list[Value]) -> Array:
     del machine
     symbol = str(operation.attributes["symbol"])
     operands = [array(frame[slot]) for slot in operation.operands]
-    exact = _EXACT.get(symbol.removeprefix(PREFIX))
+    exact = _EXACT.get(libdevice_name(symbol))
     if exact is not None:
         return exact(*operands)
     element = operation.result_types[0].element
