@@ -25,6 +25,7 @@ from harness.engines.triton.kernel_facts import (
     read_kernel_facts,
     shape_digest,
 )
+from harness.engines.triton.later_stages import ASSEMBLY
 from harness.engines.triton.scratch_checks import SCRATCH_OPERATIONS, ScratchRequest, allocated, scratch_source
 from harness.engines.triton.stage_process import compiled_text
 from harness.engines.triton.triton_seam import (
@@ -421,7 +422,14 @@ class Launches:
         def compile_to(stage: str, numbered: str) -> str:
             return compiled_text(numbered, stage, self.device.arch, options)
 
-        return ThreadRaceCheck(facts.module, ttir, facts.options["num_warps"], compile_to)
+        return ThreadRaceCheck(
+            facts.module,
+            ttir,
+            num_warps=facts.options["num_warps"],
+            lanes=self.device.warp_size,
+            assembly=ASSEMBLY[self.device.vendor],
+            compile_to=compile_to,
+        )
 
     def _check_threads(self, compiled: "CompiledTtir", launch: PreparedLaunch) -> float:
         """Look for races between the threads of a program, before the launch changes memory; return the seconds."""

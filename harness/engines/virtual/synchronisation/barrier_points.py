@@ -1,16 +1,18 @@
-"""Where the threads of a program wait for each other, from the PTX of a kernel whose TTIR has numbered lines.
+"""Where the threads of a program wait for each other, from the assembly of a kernel whose TTIR has numbered lines.
 
 The compiler adds barriers of its own: a reduction over several warps or a change of layout goes through shared memory.
 Only the code that it makes shows them.  So the lines of a TTIR text become the source lines of its operations, and the
-`.loc` before a barrier in PTX names the operation that it belongs to.
+`.loc` before a barrier names the operation that it belongs to, in PTX and in AMD's assembly alike.
 """
 
 import re
 from dataclasses import dataclass
 
 _LOC = re.compile(r"\s*\.loc\s+\d+\s+(\d+)")
-_BARRIER = re.compile(r"\b(?:bar|barrier)(?:\.cta)?\.(?:sync|red)|\bbarrier\.cluster\.wait")
-_ACCESS = re.compile(r"\b(?:ld|st|atom|red)\.\S*global|\bcp\.async\.\w+\.shared")
+_BARRIER = re.compile(r"\b(?:bar|barrier)(?:\.cta)?\.(?:sync|red)|\bbarrier\.cluster\.wait|\bs_barrier(?:_wait)?\b")
+_ACCESS = re.compile(
+    r"\b(?:ld|st|atom|red)\.\S*global|\bcp\.async\.\w+\.shared|\b(?:global|buffer|flat)_(?:load|store|atomic)"
+)
 _NUMBERED = re.compile(r'loc\("ttir":(\d+):0\)')
 
 
@@ -47,7 +49,7 @@ class _Line:
     last_barrier: int = -1
 
 
-def barrier_points(ptx: str) -> BarrierPoints:
+def barrier_points(assembly: str) -> BarrierPoints:
     """Return where a kernel with numbered lines has barriers.
 
     A barrier between two accesses of one operation counts on both sides of it, as does one without a line, which the
@@ -56,7 +58,7 @@ def barrier_points(ptx: str) -> BarrierPoints:
     lines: dict[int, _Line] = {}
     current, was_without = 0, False
     both: set[int] = set()
-    for number, text in enumerate(ptx.splitlines()):
+    for number, text in enumerate(assembly.splitlines()):
         if match := _LOC.match(text):
             line = int(match[1])
             was_without = not line

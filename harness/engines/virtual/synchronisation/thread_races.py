@@ -42,12 +42,10 @@ from harness.model.run import Access, AccessSite, Source, ThreadRace
 
 MOST_TRACED_LAUNCHES = 2
 """Launches of one build in a case that are traced; others mostly differ in numbers only."""
-LANES = 32
-"""Threads of a warp."""
 _NO_BARRIERS = BarrierPoints(frozenset(), frozenset())
 _PLAIN = frozenset({"tt.load", "tt.store"})
 StageCompiler = Callable[[str, str], str]
-"""Takes a stage, `ttgir` or `ptx`, and a TTIR text, and returns the text of the stage.
+"""Takes a stage, `ttgir` or that of the assembly, and a TTIR text, and returns the text of the stage.
 
 A kernel that does not compile raises RuntimeError.
 """
@@ -158,6 +156,10 @@ class ThreadRaceCheck:
     module: Module
     ttir: str
     num_warps: int
+    lanes: int
+    """Threads of a warp."""
+    assembly: str
+    """The stage with the assembly: `ptx`, `amdgcn`."""
     compile_to: StageCompiler
 
     def may_race(self, launch: PreparedLaunch) -> bool:
@@ -213,7 +215,7 @@ class ThreadRaceCheck:
     def _needs_code(self, launch: PreparedLaunch) -> bool:
         def decide(program: int, meeting: Meeting) -> None:
             del program
-            has_copies = prod(meeting.first.shape) < self.num_warps * LANES
+            has_copies = prod(meeting.first.shape) < self.num_warps * self.lanes
             if meeting.moves or has_copies:
                 raise _Undecided
 
@@ -246,7 +248,7 @@ class ThreadRaceCheck:
 
     @cached_property
     def _points(self) -> BarrierPoints:
-        return barrier_points(self._compiled("ptx"))
+        return barrier_points(self._compiled(self.assembly))
 
     def _compiled(self, stage: str) -> str:
         try:

@@ -21,9 +21,12 @@ Basis = tuple[int, ...]
 
 _LAYOUT = re.compile(r"^(#\w+) = (#ttg\..*)$", re.MULTILINE)
 _LOCATION = re.compile(r"^(#loc\d*) = (loc\(.*\))$", re.MULTILINE)
-_ACCESS = re.compile(r"(?:tt\.load|tt\.store|ttg\.async_copy_global_to_local) .*? : (.*) (loc\(.*\))$")
-_TILE = re.compile(r"tensor<((?:\d+x)+)!tt\.ptr<.*?>, (.*)")
-STORE = "tt.store "
+_ACCESS = re.compile(
+    r"(?:tt\.load|tt\.store|ttg\.async_copy_global_to_local|amdg\.buffer_(?:load|store)) .*? : (.*) (loc\(.*\))$"
+)
+_TILE = re.compile(r"tensor<((?:\d+x)+)(?:!tt\.ptr<.*?>|\w+), (.*)")
+"""The type of a tile of pointers, or of elements in AMD's accesses by offset."""
+STORES = ("tt.store ", "amdg.buffer_store ")
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +114,8 @@ def layout_of(text: str) -> TileLayout:
             return TileLayout(*(_vectors(fields[name]) for name in ("register", "lane", "warp")))
         case "#ttg.nvidia_mma":
             return _product(fields)
+        case "#ttg.amd_mfma":
+            return _amd_product(fields)
         case _:
             raise CannotExecute(f"the layout {kind}")
 
@@ -135,6 +140,21 @@ def _product(fields: Mapping[str, str]) -> TileLayout:
     return TileLayout(
         ((0, 1), (8, 0), *wide), ((0, 2), (0, 4), (1, 0), (2, 0), (4, 0)), tuple(_grown(warps, order, reached))
     )
+
+
+def _amd_product(fields: Mapping[str, str]) -> TileLayout:
+    """The layout of the result of an MFMA instruction: columns in lanes, and four rows of a lane one below another."""
+    rows, columns, *_ = _numbers(fields["instrShape"])
+    if rows != columns or rows not in {16, 32} or set(_numbers(fields.get("tilesPerWarp", ""))) - {1}:
+        raise CannotExecute(f"the layout of matrix products {fields['instrShape']}")
+    bits = rows.bit_length() - 1
+    # 64 lanes hold all columns of four rows each; registers have the rows that are left.
+    lanes = [(0, 1 << bit) for bit in range(bits)] + [(4 << bit, 0) for bit in range(6 - bits)]
+    registers = [(1, 0), (2, 0)] + [(4 << bit, 0) for bit in range(6 - bits, bits - 2)]
+    if fields["isTransposed"] == "true":
+        lanes, registers = [base[::-1] for base in lanes], [base[::-1] for base in registers]
+    warps = _grown(_numbers(fields["warpsPerCTA"]), (1, 0), [rows, columns])
+    return TileLayout(tuple(registers), tuple(lanes), tuple(warps))
 
 
 def _grown(sizes: Sequence[int], order: Sequence[int], reached: list[int]) -> Iterator[Basis]:
@@ -194,7 +214,7 @@ def owners_of(ttgir: str) -> dict[str, TileOwners]:
         if access is None:
             continue
         location = locations.get(access[2][4:-1], access[2])
-        owners = _owners(access[1], aliases, warps, stores=STORE in line)
+        owners = _owners(access[1], aliases, warps, stores=any(store in line for store in STORES))
         known = by_location.get(location)
         if known is not None and known.shape == owners.shape:
             owners = TileOwners(owners.shape, owners.warps | known.warps)

@@ -66,6 +66,20 @@ def test_layouts_of_products_are_those_of_triton(
     check(builder, text, builder.get_mma_layout(version, warps, [], instruction), shape)
 
 
+@pytest.mark.parametrize("shape", [(64, 64), (128, 256)])
+@pytest.mark.parametrize("is_transposed", [False, True])
+@pytest.mark.parametrize("size", [16, 32])
+def test_layouts_of_amd_products_are_those_of_triton(
+    builder: Any, size: int, is_transposed: Any, shape: tuple[int, int]
+) -> None:
+    instruction, warps = [size, size, 128 // size], [2, 2]
+    text = (
+        f"#ttg.amd_mfma<{{version = 3, warpsPerCTA = {warps}, instrShape = {instruction}, "
+        f"isTransposed = {str(is_transposed).lower()}}}>"
+    )
+    check(builder, text, builder.get_amd_mfma_layout(3, warps, instruction, is_transposed, [], [1, 1], 32), shape)
+
+
 def test_one_copy_is_stored_and_all_are_loaded() -> None:
     layout = layout_of(blocked_text(([1], [32], [4], [0])))
     assert layout.warps_of((64,), stores=False).tolist() == [0b0101] * 32 + [0b1010] * 32
