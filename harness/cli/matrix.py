@@ -26,11 +26,8 @@ from harness.documents.build_matrix import BuildMatrix
 from harness.documents.files import dumps, write_text
 from harness.errors import UsageError, store_error
 from harness.matrix.baseline import Figure, changes, read_baseline
-from harness.matrix.cells import AMD_SHARED_BYTES
 from harness.matrix.collection import CollectionRequest
 from harness.matrix.measuring import make_matrix
-from harness.model.device import Vendor
-from harness.model.kernel_build import CompileTarget
 from harness.project_settings import JoinedByCommas
 from harness.reports.html.matrix_page import matrix_page
 from harness.reports.matrix_changes import change_lines
@@ -42,8 +39,6 @@ from harness.suite_files import project_of
 CASES = 6
 TIME_LIMIT_S = 600.0
 PROGRESS_EVERY_S = 5.0
-AMD_LANES = 64
-"""Lanes of a wavefront of CDNA."""
 WRITERS: Mapping[str, Callable[[BuildMatrix], str]] = {"json": dumps, "csv": csv_text, "html": matrix_page}
 """By option, what makes the text of its file."""
 
@@ -65,7 +60,6 @@ def run(arguments: argparse.Namespace) -> ExitStatus:
         cases=arguments.cases,
         specialisations=arguments.specialisations,
         kernels=tuple(arguments.kernel),
-        extra_targets=_targets(arguments.target),
     )
     cache = BuildCache(Path(arguments.settings.cache) / FOLDER)
     try:
@@ -99,7 +93,7 @@ exit status: 0 the matrix was made; 1 a figure of --fail-on is worse than in the
 2 usage or harness error; 3 no kernel was launched
 """
     add_suites(parser)
-    add_device(parser, "all GPUs")
+    add_device(parser, "all NVIDIA GPUs")
     parser.add_argument(
         "--kernel",
         action="append",
@@ -124,13 +118,6 @@ exit status: 0 the matrix was made; 1 a figure of --fail-on is worse than in the
     add_fixed_seed(parser)
     parser.add_rare("--processes", type=positive, metavar="N", help="compilers at once (default: one per core)")
     add_time_limit(parser, TIME_LIMIT_S)
-    parser.add_rare(
-        "--target",
-        action=JoinedByCommas,
-        default="",
-        metavar="NAME,…",
-        help=f"also compile for these GPUs what host code launches on the first device: {', '.join(AMD_SHARED_BYTES)}",
-    )
     parser.add_argument("--json", metavar="FILE", help="write the matrix as JSON")
     parser.add_argument("--csv", metavar="FILE", help="write a line for each config on each GPU")
     parser.add_argument("--html", metavar="FILE", help="write a page with heat maps")
@@ -148,12 +135,6 @@ exit status: 0 the matrix was made; 1 a figure of --fail-on is worse than in the
         help=f"figures that must not grow since the baseline: {', '.join(Figure)}",
     )
     add_libraries(parser)
-
-
-def _targets(text: str) -> tuple[CompileTarget, ...]:
-    """Parse the value of `--target`."""
-    names = names_in("target", text, AMD_SHARED_BYTES)
-    return tuple(CompileTarget(vendor=Vendor.AMD, arch=name, warp_size=AMD_LANES) for name in names)
 
 
 def _figures(text: str, *, has_baseline: bool) -> tuple[Figure, ...]:

@@ -92,7 +92,7 @@ class CollectionOrders:
     cache: str
     collections: Mapping[str, str]
     """Keys of collections by suite."""
-    targets: tuple[CompileTarget, ...]
+    target: CompileTarget
     specialisations: int
     """The most for each kernel of a suite."""
 

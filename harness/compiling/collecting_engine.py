@@ -35,7 +35,6 @@ from harness.model.kernel_build import (
     CollectedBuild,
     CollectedCase,
     CollectedKernel,
-    CompileTarget,
     Constant,
 )
 from harness.model.op import Op
@@ -54,7 +53,7 @@ class CollectingEngine(VirtualEngine):
         orders = wire.from_json(os.environ[ORDERS_VARIABLE], CollectionOrders)
         self._orders = orders
         self._cache = BuildCache(Path(orders.cache))
-        self._versions = {str(target): compiler_version(target) for target in orders.targets}
+        self._version = compiler_version(orders.target)
         self._calls: list[RecordedCall] = []
         super().emulate(device)
         CallRecorder(self._calls.append).install()
@@ -103,9 +102,7 @@ class CollectingEngine(VirtualEngine):
         first = prepared[0].source if prepared else None
         place = triton_seam.kernel_source(first.fn) if first else None
         front_ends: dict[str, _FrontEnd] = {}
-        builds = (
-            self._build(build, target, shared, front_ends) for target in self._orders.targets for build in call.builds
-        )
+        builds = (self._build(build, shared, front_ends) for build in call.builds)
         return CollectedKernel(
             kernel=call.kernel,
             source=Source(file=place.file, line=place.line) if place else None,
@@ -122,17 +119,17 @@ class CollectingEngine(VirtualEngine):
     def _build(
         self,
         build: RecordedBuild,
-        target: CompileTarget,
         shared: Mapping[str, Constant],
         front_ends: dict[str, "_FrontEnd"],
     ) -> CollectedBuild:
         constants = _constants(build.source) if build.source is not None else {}
         options = {name: build.options[name] for name in BUILD_OPTIONS if name in build.options}
-        done = self._front_end(build, target, front_ends)
+        target = self._orders.target
+        done = self._front_end(build, front_ends)
         key = ""
         if done.ttir:
             text = "\n".join((done.without_locations, json.dumps(options, sort_keys=True), str(target)))
-            key = hashlib.sha256(f"{text}\n{self._versions[str(target)]}".encode()).hexdigest()[:20]
+            key = hashlib.sha256(f"{text}\n{self._version}".encode()).hexdigest()[:20]
         return CollectedBuild(
             config=build.config,
             index=build.index,
@@ -149,9 +146,7 @@ class CollectingEngine(VirtualEngine):
             front_end_seconds=done.take_seconds(),
         )
 
-    def _front_end(
-        self, build: RecordedBuild, target: CompileTarget, front_ends: dict[str, "_FrontEnd"]
-    ) -> "_FrontEnd":
+    def _front_end(self, build: RecordedBuild, front_ends: dict[str, "_FrontEnd"]) -> "_FrontEnd":
         if build.source is None:
             assert build.error is not None
             return _FrontEnd(failure=_message(build.error), removed=removed_name(build.error))
@@ -159,15 +154,15 @@ class CollectingEngine(VirtualEngine):
             name: str(value) for name, value in build.options.items() if name not in triton_seam.FRONT_END_IGNORES
         }
         source = build.source
-        key = f"{target} {source.signature} {source.constants} {source.attrs} {sorted(decisive.items())}"
+        key = f"{source.signature} {source.constants} {source.attrs} {sorted(decisive.items())}"
         if key not in front_ends:
-            front_ends[key] = self._run_front_end(build, target)
+            front_ends[key] = self._run_front_end(build)
         return front_ends[key]
 
-    def _run_front_end(self, build: RecordedBuild, target: CompileTarget) -> "_FrontEnd":
+    def _run_front_end(self, build: RecordedBuild) -> "_FrontEnd":
         began = time.process_time()
         try:
-            text = front_end(build.source, target, build.options)
+            text = front_end(build.source, self._orders.target, build.options)
         except Exception as error:  # noqa: BLE001 - a kernel that does not compile is a fact about it
             return _FrontEnd(failure=_message(error), failure_source=_place(error, build), removed=removed_name(error))
         bare = without_locations(text)

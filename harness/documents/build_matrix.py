@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from harness.documents.kinds import SCHEMA_VERSION, Kind
 from harness.model.device import DeviceProfile
-from harness.model.kernel_build import BuildFacts, BuildRequest, CollectedKernel, CompileTarget
+from harness.model.kernel_build import BuildFacts, BuildRequest, CollectedKernel
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -13,7 +13,7 @@ class MatrixRow:
     """A kernel on one device; its builds are those for the device's own target."""
 
     device: str
-    """The slug; the target if it is only compiled for."""
+    """The slug."""
     kernel: CollectedKernel
 
 
@@ -57,7 +57,6 @@ class BuildMatrix:
     versions: Mapping[str, str]
     suites: tuple[str, ...]
     devices: tuple[DeviceProfile, ...]
-    extra_targets: tuple[CompileTarget, ...] = ()
     rows: tuple[MatrixRow, ...]
     builds: tuple[CompiledBuild, ...]
     unfinished: tuple[UnfinishedCase, ...] = ()

@@ -6,11 +6,9 @@ from dataclasses import dataclass
 from harness.documents.build_matrix import BuildMatrix, MatrixRow
 from harness.engines.virtual.synchronisation.occupancy import occupancy
 from harness.model.device import DeviceProfile
-from harness.model.kernel_build import BuildFacts, CollectedBuild, CollectedKernel, CompileTarget
+from harness.model.kernel_build import BuildFacts, CollectedBuild, CollectedKernel
 from harness.oracles.resources import Shortage, local_bytes, shortages
 
-AMD_SHARED_BYTES = {"gfx942": 65_536, "gfx950": 163_840}
-"""LDS of a workgroup (AMD's CDNA 3 and CDNA 4 instruction set references)."""
 INTEL_SCRATCH_BYTES = 262_144
 """The most scratch of a hardware thread of Intel GPUs, by an error message of their driver (max permitted PTSS)."""
 INTEL_LANES = 32
@@ -28,7 +26,7 @@ class Cell:
     facts: BuildFacts
     shortages: tuple[Shortage, ...]
     programs_per_sm: int = 0
-    """0 if it cannot run, or the limits of the target are unknown."""
+    """0 if it cannot run."""
     local_bytes_per_sm: int = 0
 
     @property
@@ -55,12 +53,10 @@ def cells_of(matrix: BuildMatrix) -> Iterator[Cell]:
     devices = {device.slug: device for device in matrix.devices}
     for row in matrix.rows:
         for build in row.kernel.builds:
-            yield _cell(row, build, facts, devices.get(row.device))
+            yield _cell(row, build, facts, devices[row.device])
 
 
-def _cell(
-    row: MatrixRow, build: CollectedBuild, facts_by_key: dict[str, BuildFacts], device: DeviceProfile | None
-) -> Cell:
+def _cell(row: MatrixRow, build: CollectedBuild, facts_by_key: dict[str, BuildFacts], device: DeviceProfile) -> Cell:
     if build.key:
         facts = facts_by_key[build.key]
     else:
@@ -71,9 +67,9 @@ def _cell(
         device=row.device,
         target=str(build.target),
         facts=facts,
-        shortages=_shortages(facts, build.target, device),
+        shortages=() if facts.unknown else tuple(shortages(facts.resources, device)),
     )
-    if device is None or not plain.fits:
+    if not plain.fits:
         return plain
     programs = occupancy(facts.resources, device, facts.num_ctas).programs
     return Cell(
@@ -86,17 +82,3 @@ def _cell(
         programs_per_sm=programs,
         local_bytes_per_sm=local_bytes(facts.resources, device) // device.sm_count,
     )
-
-
-def _shortages(facts: BuildFacts, target: CompileTarget, device: DeviceProfile | None) -> tuple[Shortage, ...]:
-    if facts.unknown:
-        return ()
-    if device is not None:
-        return tuple(shortages(facts.resources, device))
-    if facts.failure:
-        return (Shortage(place="compiler", seen=f"does not compile for {target}: {facts.failure}"),)
-    needed, limit = facts.shared_bytes, AMD_SHARED_BYTES.get(target.arch, facts.shared_bytes)
-    if needed <= limit:
-        return ()
-    seen = f"needs {needed} bytes of shared memory, where {target} has {limit}"
-    return (Shortage(place="shared memory", seen=seen, needed=needed, limit=limit),)

@@ -45,8 +45,6 @@ class CollectionRequest:
     """Of each kernel, for each suite and device."""
     kernels: tuple[str, ...] = ()
     """Names of the kernels to compile; empty means all."""
-    extra_targets: tuple[CompileTarget, ...]
-    """Compiled for what each device's host code launches; none for all but the first device."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,7 +63,7 @@ def collect(
     Raises:
         SuiteError, LibraryError, WorkerError: a process cannot load what it needs.
     """
-    collectors = [_Collector(request, cache, device, targets_of(device, request)) for device in request.options.devices]
+    collectors = [_Collector(request, cache, device) for device in request.options.devices]
     missing = [collector for collector in collectors if collector.missing]
     if missing:
         _run(request, missing, progress)
@@ -73,32 +71,20 @@ def collect(
 
 
 def target_of(device: DeviceProfile) -> CompileTarget:
-    return CompileTarget(arch=str(device.arch), warp_size=device.warp_size)
-
-
-def targets_of(device: DeviceProfile, request: CollectionRequest) -> tuple[CompileTarget, ...]:
-    """Return the targets for which the kernels of a device are compiled."""
-    is_first = device == request.options.devices[0]
-    return (target_of(device), *(request.extra_targets if is_first else ()))
+    return CompileTarget(vendor=device.vendor, arch=str(device.arch), warp_size=device.warp_size)
 
 
 class _Collector:
     """Collects on one device, case after case: what is new depends on the cases before."""
 
-    def __init__(
-        self,
-        request: CollectionRequest,
-        cache: BuildCache,
-        device: DeviceProfile,
-        targets: tuple[CompileTarget, ...],
-    ) -> None:
+    def __init__(self, request: CollectionRequest, cache: BuildCache, device: DeviceProfile) -> None:
         self.device = device
         self._options = request.options
-        keys = {suite: collection_key(request, suite, device, targets) for suite in request.options.suites}
+        keys = {suite: collection_key(request, suite, device) for suite in request.options.suites}
         self.orders = CollectionOrders(
             cache=str(cache.folder.resolve()),
             collections=keys,
-            targets=targets,
+            target=target_of(device),
             specialisations=request.specialisations,
         )
         collections = {suite: cache.collection(key) for suite, key in keys.items()}
@@ -178,9 +164,7 @@ def _spec(request: CollectionRequest, device: DeviceProfile, orders: CollectionO
     )
 
 
-def collection_key(
-    request: CollectionRequest, suite: str, device: DeviceProfile, targets: Iterable[CompileTarget]
-) -> str:
+def collection_key(request: CollectionRequest, suite: str, device: DeviceProfile) -> str:
     """Return a digest of everything that decides what the cases of a suite launch on a device."""
     file = located(suite, request.options.project)
     files = [file, *sorted(file.parent.rglob("*.py"))]
@@ -190,7 +174,6 @@ def collection_key(
         "libraries": [_contents(folder) for folder in request.library_paths],
         "suite": [suite, *(hashlib.sha256(path.read_bytes()).hexdigest() for path in dict.fromkeys(files))],
         "device": asdict(device),
-        "targets": [str(target) for target in targets],
         "specialisations": request.specialisations,
     }
     return hashlib.sha256(json.dumps(decisive, sort_keys=True, default=str).encode()).hexdigest()[:20]

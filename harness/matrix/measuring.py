@@ -17,7 +17,7 @@ from harness.documents.build_matrix import (
 )
 from harness.findings.versions import versions
 from harness.matrix.collection import CollectionRequest, DeviceCollection, collect, target_of
-from harness.model.kernel_build import BuildFacts, BuildRequest, CollectedBuild, CollectedKernel, CompileTarget
+from harness.model.kernel_build import BuildFacts, BuildRequest, CollectedKernel
 
 Progress = Callable[[str], None]
 
@@ -36,8 +36,7 @@ def make_matrix(request: CollectionRequest, cache: BuildCache, progress: Progres
         versions=versions(),
         suites=request.options.suites,
         devices=request.options.devices,
-        extra_targets=request.extra_targets,
-        rows=tuple(_rows(collections, request.extra_targets)),
+        rows=tuple(_rows(collections)),
         builds=tuple(
             CompiledBuild(request=each, facts=known.get(key) or compiled[key]) for key, each in sorted(requests.items())
         ),
@@ -83,23 +82,14 @@ def _requests(collections: Iterable[DeviceCollection]) -> Iterable[BuildRequest]
     )
 
 
-def _rows(collections: Iterable[DeviceCollection], extra: tuple[CompileTarget, ...]) -> Iterable[MatrixRow]:
-    """Yield each specialisation of a kernel once for each device, and for each target that is only compiled for."""
+def _rows(collections: Iterable[DeviceCollection]) -> Iterable[MatrixRow]:
+    """Yield each specialisation of a kernel once for each device."""
     for each in collections:
         kernels: dict[tuple[str, str, str], CollectedKernel] = {}
         for case in each.cases:
             for kernel in case.kernels:
                 kernels.setdefault((kernel.kernel, kernel.environment, kernel.specialisation), kernel)
-        for kernel in kernels.values():
-            yield MatrixRow(device=each.device.slug, kernel=_only(kernel, lambda build: build.target not in extra))
-            for target in extra:
-                of_target = _only(kernel, lambda build, target=target: build.target == target)
-                if of_target.builds:
-                    yield MatrixRow(device=str(target), kernel=of_target)
-
-
-def _only(kernel: CollectedKernel, wanted: Callable[[CollectedBuild], bool]) -> CollectedKernel:
-    return replace(kernel, builds=tuple(filter(wanted, kernel.builds)))
+        yield from (MatrixRow(device=each.device.slug, kernel=kernel) for kernel in kernels.values())
 
 
 def _compile(

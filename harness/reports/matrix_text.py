@@ -23,7 +23,7 @@ Section = tuple[str, list[str]]
 def lines(matrix: BuildMatrix) -> Iterator[str]:
     """Yield the table, a section for each kind of trouble, and what the matrix cost."""
     kernels = summaries(matrix)
-    yield from _table(kernels, len(matrix.devices) + len(matrix.extra_targets))
+    yield from _table(kernels, len(matrix.devices))
     for title, rows in _sections(matrix, kernels):
         if rows:
             yield ""

@@ -18,7 +18,7 @@ from harness.compiling.build_cache import BuildCache
 from harness.documents.build_matrix import BuildMatrix
 from harness.errors import LibraryError, SuiteError, WorkerError
 from harness.findings.triton_process import serve
-from harness.matrix.collection import CollectionRequest, collection_key, targets_of
+from harness.matrix.collection import CollectionRequest, collection_key
 from harness.matrix.measuring import make_matrix
 from harness.model.case import HARNESS_FOLDER, Case
 from harness.model.device import DeviceProfile
@@ -116,11 +116,9 @@ def answer(request: SideRequest, settings: Settings, progress: Callable[[str], N
 def _compile(
     request: SideRequest, options: Options, paths: tuple[str, ...], progress: Callable[[str], None]
 ) -> SideAnswer:
-    collection = CollectionRequest(
-        options=options, library_paths=paths, cases=request.cases_per_op, specialisations=1, extra_targets=()
-    )
+    collection = CollectionRequest(options=options, library_paths=paths, cases=request.cases_per_op, specialisations=1)
     keys = {
-        key_name(suite, device): collection_key(collection, suite, device, targets_of(device, collection))
+        key_name(suite, device): collection_key(collection, suite, device)
         for suite in options.suites
         for device in options.devices
     }

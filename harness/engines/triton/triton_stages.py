@@ -31,8 +31,6 @@ from harness.patches import PATCHES
 
 LAST_STAGES = {Vendor.NVIDIA: "cubin", Vendor.AMD: "amdgcn"}
 """The last stage whose result has a fact.  On AMD GPUs the assembly has them all."""
-PORTABLE = frozenset({"num_warps", "num_stages", "num_ctas", "enable_fp_fusion", "debug", "sanitize_overflow"})
-"""Options that mean the same to both backends; others keep the defaults of the target."""
 
 
 def target_of(target: CompileTarget) -> GPUTarget:
@@ -58,8 +56,7 @@ def front_end(source: Any, target: CompileTarget, options: Mapping[str, Any]) ->
     driver.get_current_target = lambda: there  # the front end asks the driver, whatever the target is
     try:
         backend: Any = make_backend(there)
-        is_own = options.get("backend_name", target.vendor) == target.vendor
-        parsed = backend.parse_options({name: options[name] for name in options if is_own or name in PORTABLE})
+        parsed = backend.parse_options(dict(options))
         context = ir.context()
         ir.load_dialects(context)
         backend.load_dialects(context)

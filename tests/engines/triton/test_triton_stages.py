@@ -125,7 +125,8 @@ def test_ptxas_reports_what_cuobjdump_reads_from_the_cubin(recorded: RecordedBui
 def test_an_amd_target_has_registers_and_spills_too(recorded: RecordedBuild, tmp_path: Path) -> None:
     target = CompileTarget(vendor=Vendor.AMD, arch="gfx942", warp_size=64)
     file = tmp_path / "kernel.ttir"
-    file.write_text(text_for(recorded, target), encoding="utf-8")
+    with on_h200():
+        file.write_text(front_end(recorded.source, target, {"num_warps": 1}), encoding="utf-8")
     staged = compile_stages(file, target, {"num_warps": 1, "num_stages": 1})
     facts = amd_facts(staged.binary.decode())
     assert facts.registers > 100
