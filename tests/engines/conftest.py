@@ -126,17 +126,22 @@ def kernel_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("triton")
 
 
+Model = tuple[int, int] | DeviceProfile
+"""A capability of NVIDIA's GPUs, or a GPU of the catalogue."""
+
+
 class Drivers:
-    """One driver per capability and test session, since a compiled kernel keeps its driver."""
+    """One driver per model and test session, since a compiled kernel keeps its driver."""
 
     def __init__(self) -> None:
-        self._made: dict[tuple[int, int], VirtualDriver] = {}
+        self._made: dict[Model, VirtualDriver] = {}
         self.listener: LaunchHandler | None = None
 
-    def get(self, capability: tuple[int, int]) -> VirtualDriver:
-        if capability not in self._made:
-            self._made[capability] = VirtualDriver(profile(capability), self._on_launch)
-        return self._made[capability]
+    def get(self, model: Model) -> VirtualDriver:
+        if model not in self._made:
+            device = model if isinstance(model, DeviceProfile) else profile(model)
+            self._made[model] = VirtualDriver(device, self._on_launch)
+        return self._made[model]
 
     def _on_launch(self, request: LaunchRequest) -> None:
         assert self.listener is not None
@@ -203,7 +208,7 @@ def repeater(
     hardware_repeater.finish()
 
 
-MakeGpu = Callable[[tuple[int, int]], Gpu]
+MakeGpu = Callable[[Model], Gpu]
 
 
 @pytest.fixture
@@ -214,16 +219,16 @@ def make_gpu(
     tmp_path: Path,
     repeater: HardwareRepeater | None,
 ) -> MakeGpu:
-    """Installs a virtual GPU of a capability.  A kernel must not be launched on two of them."""
+    """Installs a virtual GPU of a model.  A kernel must not be launched on two of them."""
     monkeypatch.setenv("TRITON_CACHE_DIR", str(kernel_cache))
     for kind, name in ((Autotuner, "run"), (Autotuner, "_bench"), (JITFunction, "run"), (JITFunction, "_do_compile")):
         monkeypatch.setattr(kind, name, getattr(kind, name))  # restore what a `ConfigChooser` replaces
     monkeypatch.setattr(knobs.runtime, "add_stages_inspection_hook", None)
     torch.manual_seed(0)
 
-    def make(capability: tuple[int, int]) -> Gpu:
+    def make(model: Model) -> Gpu:
         chooser, fresh = triton_seam.ConfigChooser(), FreshMemory()
-        driver = drivers.get(capability)
+        driver = drivers.get(model)
         arch = driver.profile.arch
 
         def compile_now(ttir: str, options: Mapping[str, Any]) -> Resources:

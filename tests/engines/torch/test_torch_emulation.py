@@ -14,9 +14,9 @@ def facts(slug: str) -> Any:
     return report_of("program_torch_facts.py", slug)
 
 
-@pytest.mark.parametrize("slug", ["h200", "rtx-pro-6000"])
+@pytest.mark.parametrize("slug", ["h200", "rtx-pro-6000", "mi300x"])
 def test_torch_describes_the_emulated_device(slug: str) -> None:
-    profile = find(slug)
+    profile, is_amd = find(slug), slug == "mi300x"
     assert facts(slug)["device"] == {
         "available": True,
         "count": 1,
@@ -25,11 +25,15 @@ def test_torch_describes_the_emulated_device(slug: str) -> None:
         "capability": list(profile.capability),
         "sm_count": profile.sm_count,
         "shared_bytes": profile.shared_bytes_per_block,
+        "lanes": profile.warp_size,
+        "processor": "gfx942:sramecc+:xnack-" if is_amd else profile.name,
+        "builds": [profile.arch_name],
+        "hip_version": is_amd,
         "l2_bytes": profile.l2_bytes,
         "read_only": True,
         "second_gpu": True,
         "bf16": True,
-        "cuda_version": True,
+        "cuda_version": not is_amd,
         "accelerator": "cuda",
         "module": "torch.cuda",
         "memory_free": profile.memory_bytes,

@@ -8,7 +8,14 @@ import re
 
 NVIDIA = "__nv_"
 _OCML = re.compile(r"__ocml_(\w+)_f(32|64)")
-_RENAMED = {"i0": "cyl_bessel_i0", "i1": "cyl_bessel_i1", "isinf": "isinf", "isnan": "isnan", "pown": "powi"}
+_RENAMED = {
+    "i0": "cyl_bessel_i0",
+    "i1": "cyl_bessel_i1",
+    "isfinite": "finite",
+    "isinf": "isinf",
+    "isnan": "isnan",
+    "pown": "powi",
+}
 """Functions of OCML that libdevice names otherwise."""
 _OTHERS = {
     "__ockl_clz_u32": "clz",

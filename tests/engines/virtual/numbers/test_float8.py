@@ -5,6 +5,7 @@
 # pyright: reportMissingParameterType=false, reportUnknownParameterType=false, reportArgumentType=false
 # pyright: reportCallIssue=false, reportIndexIssue=false, reportOperatorIssue=false
 
+import math
 from typing import Any
 
 import numpy as np
@@ -13,33 +14,58 @@ import torch
 import triton
 import triton.language as tl
 
+from harness import catalogue
 from harness.engines.virtual.numbers.elements import decode, encode, rounded
 from tests.engines.conftest import Gpu, MakeGpu
 
 TYPES = {"f8E4M3FN": torch.float8_e4m3fn, "f8E5M2": torch.float8_e5m2}
+OF_AMD = {"f8E4M3FNUZ": torch.float8_e4m3fnuz, "f8E5M2FNUZ": torch.float8_e5m2fnuz}
 
 
-@pytest.mark.parametrize("element", TYPES)
+@pytest.mark.parametrize("element", [*TYPES, *OF_AMD])
 def test_bytes_have_the_values_of_torch(element: str) -> None:
     raw = np.arange(256, dtype=np.uint8)
-    expected = torch.from_numpy(raw).view(TYPES[element]).float().numpy()
+    expected = torch.from_numpy(raw).view({**TYPES, **OF_AMD}[element]).float().numpy()
     with np.errstate(all="ignore"):
         values, again = decode(raw, element), encode(expected, element)
     assert np.array_equal(values, expected, equal_nan=True)
     number = ~np.isnan(expected)
     assert np.array_equal(again[number], raw[number])
-    assert set(again[~number].tolist()) == {0x7F}
+    assert set(again[~number].tolist()) == {0x7F if element in TYPES else 0x80}
 
 
-@pytest.mark.parametrize(("element", "largest"), [("f8E4M3FN", 448.0), ("f8E5M2", 57_344.0)])
+@pytest.mark.parametrize(
+    ("element", "largest"),
+    [("f8E4M3FN", 448.0), ("f8E5M2", 57_344.0), ("f8E4M3FNUZ", 240.0), ("f8E5M2FNUZ", 57_344.0)],
+)
 def test_rounding_goes_to_the_nearest_and_saturates(element: str, largest: float) -> None:
     values = torch.cat((torch.randn(4000), torch.randn(4000) * 1e-3, torch.randn(4000) * 100, torch.tensor([2.5, 3.5])))
-    expected = values.clamp(-largest, largest).to(TYPES[element]).float()
+    expected = values.clamp(-largest, largest).to({**TYPES, **OF_AMD}[element]).float()
     assert np.array_equal(rounded(values.numpy(), element), expected.numpy())
     extremes = np.array([np.inf, -np.inf, 1e30, -1e30, np.nan, -0.0], np.float32)
     assert np.array_equal(
         rounded(extremes, element), [largest, -largest, largest, -largest, np.nan, 0.0], equal_nan=True
     )
+
+
+@triton.jit
+def convert_on_amd_kernel(x, e4, e5, ocp, N: tl.constexpr):
+    at = tl.arange(0, N)
+    value = tl.load(x + at)
+    tl.store(e4 + at, value.to(tl.float8e4b8))
+    tl.store(e5 + at, value.to(tl.float8e5b16))
+    tl.store(ocp + at, value.to(tl.float8e4nv))
+
+
+def test_formats_of_amd_saturate_and_have_no_negative_zero(make_gpu: MakeGpu) -> None:
+    make_gpu(catalogue.find("mi300x"))
+    x = torch.tensor([300.0, -300.0, -1e-9, 2.5, 1e6, -1e6, math.nan, 448.0])
+    e4, e5 = torch.zeros(8, dtype=torch.float8_e4m3fnuz), torch.zeros(8, dtype=torch.float8_e5m2fnuz)
+    ocp = torch.zeros(8, dtype=torch.float8_e4m3fn)
+    convert_on_amd_kernel[(1,)](x, e4, e5, ocp, 8)
+    assert str(e4.float().tolist()) == "[240.0, -240.0, 0.0, 2.5, 240.0, -240.0, nan, 240.0]"
+    assert str(e5.float().tolist()) == "[320.0, -320.0, 0.0, 2.5, 57344.0, -57344.0, nan, 448.0]"
+    assert str(ocp.float().tolist()) == "[288.0, -288.0, -0.0, 2.5, 448.0, -448.0, nan, 448.0]"
 
 
 @triton.jit

@@ -14,9 +14,12 @@ import pytest
 import torch
 import triton
 import triton.language as tl
+from triton.language.extra import hip
 from triton.language.extra.cuda import libdevice
 
-from tests.engines.conftest import Gpu
+from harness import catalogue
+from harness.engines.virtual.operations.libdevice_names import libdevice_name
+from tests.engines.conftest import Gpu, MakeGpu
 from tests.engines.virtual.operations.libdevice_expected import BLOCKWISE, REAL, expectation, table_name
 
 N = 64
@@ -66,7 +69,7 @@ class Anything:
         return self
 
 
-def overloads() -> Iterator[Overload]:
+def overloads(library: Any) -> Iterator[Overload]:
     """Each symbol with the function that calls it and its operand and result types, as Triton declares them."""
     seen: list[dict[tuple[Any, ...], tuple[str, Any]]] = []
 
@@ -74,11 +77,11 @@ def overloads() -> Iterator[Overload]:
         seen.append(table)
         return Anything()
 
-    core: Any = libdevice.core
+    core: Any = library.core
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(core, "extern_elementwise", record)
-        for _, function in inspect.getmembers(libdevice, inspect.isfunction):
-            if function.__module__ == libdevice.__name__:
+        for _, function in inspect.getmembers(library, inspect.isfunction):
+            if function.__module__ == library.__name__:
                 seen.clear()
                 count = len(inspect.signature(function).parameters) - 1
                 function(*[Anything()] * count, _semantic=Anything())
@@ -86,7 +89,8 @@ def overloads() -> Iterator[Overload]:
                     yield symbol, function, tuple(kind.name for kind in operand_types), result_type.name
 
 
-OVERLOADS = sorted(overloads(), key=lambda one: one[0])
+OVERLOADS = sorted(overloads(libdevice), key=lambda one: one[0])
+OF_AMD = sorted(overloads(hip.libdevice), key=lambda one: one[0])
 
 
 # --- operands ---
@@ -165,6 +169,29 @@ def test_each_symbol_follows_the_cuda_math_api(
     torch.testing.assert_close(
         out[judged], expected[judged].to(out.dtype), rtol=rtol, atol=1e-14 if rtol else 0, equal_nan=True
     )
+
+
+def test_symbols_of_amd_mean_the_functions_of_the_same_name() -> None:
+    known = {*BLOCKWISE, *REAL} - {"llabs"}  # AMD's one symbol for integers is that of both widths
+
+    def meant(symbol: str) -> str:
+        name = libdevice_name(symbol)
+        return table_name(name.replace("llabs", "abs").replace("isfinite", "finite"), known)
+
+    of_nvidia = {(function.__name__, types): meant(symbol) for symbol, function, types, _ in OVERLOADS}
+    pairs = [(symbol, of_nvidia.get((function.__name__, types))) for symbol, function, types, _ in OF_AMD]
+    assert {(symbol, meant(symbol), theirs) for symbol, theirs in pairs if theirs and meant(symbol) != theirs} == set()
+    assert len(OF_AMD) > 80
+
+
+@pytest.mark.parametrize(("symbol", "function", "operand_types", "result_type"), OF_AMD, ids=[one[0] for one in OF_AMD])
+def test_each_symbol_of_amd_runs(
+    make_gpu: MakeGpu, symbol: str, function: object, operand_types: tuple[str, ...], result_type: str
+) -> None:
+    make_gpu(catalogue.find("mi300x"))
+    name = table_name(libdevice_name(symbol), {*BLOCKWISE, *REAL})
+    out = run(function, operands(name, operand_types), result_type)
+    assert not (out == 0).all()
 
 
 def test_infinite_and_nan_operands_follow_ieee_754(gpu: Gpu) -> None:

@@ -37,6 +37,15 @@ SMALL = Resources(
         ("h200", {"shared_bytes": 113 * 1024 + 1}, 1, "shared memory"),
         ("rtx-pro-6000", {"shared_bytes": 40_000}, 2, "shared memory"),
         ("b200", {"tensor_memory_columns": 256}, 2, "tensor memory"),
+        # 32 waves of 64 lanes
+        ("mi300x", {"threads": 256}, 8, "threads"),
+        # 129 vector registers are rounded up to 136: a SIMD of 512 holds 3 waves, the compute unit 3 programs of 4
+        ("mi300x", {"threads": 256, "registers_per_thread": 129}, 3, "registers"),
+        ("mi300x", {"threads": 256, "shared_bytes": 32 * 1024}, 2, "shared memory"),
+        # LDS comes in units of 1,280 bytes there
+        ("mi350x", {"threads": 256, "shared_bytes": 32 * 1024}, 4, "shared memory"),
+        # 4 SIMDs with 1,536 registers for 32 lanes each
+        ("rx-9070-xt", {"threads": 128, "registers_per_thread": 256}, 5, "registers"),
     ],
 )
 def test_the_scarcest_resource_limits(slug: str, changes: dict[str, int], programs: int, limited_by: str) -> None:
