@@ -133,6 +133,9 @@ def test_an_amd_target_has_registers_and_spills_too(recorded: RecordedBuild, tmp
     assert facts.local_bytes > 0
     assert facts.spill_store_bytes > 0
     assert amd_instructions(staged.binary.decode()) > 1000
+    whole = compile_resources(file.read_text(), target.arch, {"num_warps": 1, "num_stages": 1})  # by `triton.compile`
+    read = (whole.registers_per_thread, whole.spill_bytes, whole.shared_bytes, whole.threads)
+    assert read == (facts.registers, facts.local_bytes, staged.metadata["shared"], 64)
     assert staged.metadata["shared"] > 0
 
 
