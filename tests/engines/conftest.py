@@ -36,11 +36,18 @@ ONE_PER_SM = 32
 """The number of warps with which an SM of the test GPU holds one program.  The GPU has four SMs."""
 
 
+PROCESSORS = {(9, 4): "gfx942"}
+"""Capabilities of AMD GPUs."""
+
+
 def profile(capability: tuple[int, int], sm_count: int = 4) -> DeviceProfile:
+    processor = PROCESSORS.get(capability, "")
     return DeviceProfile(
+        processor=processor,
+        warp_size=64 if processor else 32,
         slug="test-gpu",
         name="Test GPU",
-        architecture=Architecture.BLACKWELL,
+        architecture=Architecture.CDNA3 if processor else Architecture.BLACKWELL,
         capability=capability,
         sm_count=sm_count,
         shared_bytes_per_block=101_376,
@@ -249,6 +256,12 @@ def make_gpu(
 def gpu(make_gpu: MakeGpu) -> Gpu:
     """A virtual GPU of capability 12.0."""
     return make_gpu((12, 0))
+
+
+@pytest.fixture
+def amd_gpu(make_gpu: MakeGpu) -> Gpu:
+    """A virtual GPU of AMD's."""
+    return make_gpu((9, 4))
 
 
 @pytest.fixture(params=ORDERS)

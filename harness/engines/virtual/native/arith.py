@@ -268,12 +268,8 @@ RULES: Mapping[str, Rule] = {
     "arith.uitofp": lambda code, operation, operands: from_integer(
         code, operands[0], operation.result_types[0].element, signed=False
     ),
-    "arith.fptosi": lambda code, operation, operands: to_integer(
-        code, operands[0], register(operation.result_types[0].element), signed=True
-    ),
-    "arith.fptoui": lambda code, operation, operands: to_integer(
-        code, operands[0], register(operation.result_types[0].element), signed=False
-    ),
+    "arith.fptosi": lambda code, operation, operands: to_integer(code, operands[0], operation, signed=True),
+    "arith.fptoui": lambda code, operation, operands: to_integer(code, operands[0], operation, signed=False),
     "arith.bitcast": bits_as,
     "tt.bitcast": bits_as,
     "arith.addf": _simple("fadd"),

@@ -35,7 +35,16 @@ def _lowering_version() -> str:
 
 def key(build: str, target: Target, host: Host) -> str:
     """The name of the code of one build (a digest of its TTIR) on one CPU."""
-    parts = (build, sorted(target.tracked), target.width, host.cpu, host.features, host.llvm, _lowering_version())
+    parts = (
+        build,
+        target.vendor,
+        sorted(target.tracked),
+        target.width,
+        host.cpu,
+        host.features,
+        host.llvm,
+        _lowering_version(),
+    )
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:24]
 
 

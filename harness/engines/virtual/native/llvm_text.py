@@ -6,14 +6,17 @@ Writing text is several times faster than building llvmlite's objects, and the r
 from collections.abc import Generator
 from contextlib import contextmanager
 
+from harness.model.device import Vendor
+
 Count = int | str
 """A number, or the name of an i64 that holds it at run time."""
 
 
 class Assembly:
-    """The body of one function."""
+    """The body of one function, which computes as a vendor's GPUs do."""
 
-    def __init__(self) -> None:
+    def __init__(self, vendor: Vendor = Vendor.NVIDIA) -> None:
+        self.vendor = vendor
         self.lines: list[str] = []
         self.declarations: dict[str, str] = {}
         self._slots: list[str] = []

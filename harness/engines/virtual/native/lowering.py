@@ -26,6 +26,7 @@ from harness.engines.virtual.native.tiles import (
     new_buffer,
 )
 from harness.errors import CannotExecute
+from harness.model.device import Vendor
 
 Value = Tile | Pointer
 Lower = Callable[["Lowering", Operation], "Sequence[Value] | Value | None"]
@@ -46,6 +47,8 @@ class Target:
     has_fma: bool
     tracked: frozenset[int]
     """Numbers of the arguments with a shadow: the kernel may store to their memory."""
+    vendor: Vendor
+    """The vendor of the emulated GPU."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +94,7 @@ class Lowering:
     def __init__(self, module: Module, target: Target, handlers: Mapping[str, Lower]) -> None:
         self.module = module
         self.target = target
-        self.code = Assembly()
+        self.code = Assembly(target.vendor)
         self.arena = Arena()
         self.values: dict[int, Value] = {}
         self.sites: list[ReportedLoad] = []

@@ -26,6 +26,7 @@ from harness.engines.virtual.native.native_launch import (
 )
 from harness.engines.virtual.prepared_launch import PreparedLaunch
 from harness.errors import CannotExecute, UsageError, unknown
+from harness.model.device import vendor_of
 
 EXECUTOR_VARIABLE = "HARNESS_EXECUTOR"
 SECONDS_TO_COMPILE = 0.05
@@ -99,10 +100,10 @@ class NativeCode:
         module, binding = launch.module, launch.binding
         if self.choice is ExecutorMode.NUMPY or not elements_match(module.kernel, binding.arguments):
             return False
-        tracked_arguments = tracked(binding.arguments)
-        variant = self._variant(launch, tracked_arguments)
+        target = _target(launch)
+        variant = self._variant(launch, target)
         if launch.is_long:
-            self._start_compiling(module, variant, tracked_arguments)
+            self._start_compiling(module, variant, target)
         waits = launch.is_long or self.choice is ExecutorMode.NATIVE
         code = self._finished_code(module, variant, waits=waits)
         if code is None:
@@ -115,44 +116,42 @@ class NativeCode:
         """Account for the machine's time; once the kernel's budget is spent, compilation starts."""
         if self.choice is ExecutorMode.NUMPY or not elements_match(launch.module.kernel, launch.binding.arguments):
             return
-        tracked_arguments = tracked(launch.binding.arguments)
-        variant = self._variant(launch, tracked_arguments)
+        target = _target(launch)
+        variant = self._variant(launch, target)
         variant.machine_budget_s -= seconds
         if variant.machine_budget_s < 0:
-            self._start_compiling(launch.module, variant, tracked_arguments)
+            self._start_compiling(launch.module, variant, target)
 
     def declined(self, launch: PreparedLaunch) -> str:
         """The reason why a launch has no native code; empty if it has, or if compilation is pending."""
         if not elements_match(launch.module.kernel, launch.binding.arguments):
             return "arguments in elements of other types"
-        return self._variant(launch, tracked(launch.binding.arguments)).declined
+        return self._variant(launch, _target(launch)).declined
 
     # --- compiling ---
 
-    def _variant(self, launch: PreparedLaunch, tracked_arguments: frozenset[int]) -> _CompiledVariant:
+    def _variant(self, launch: PreparedLaunch, target: Target) -> _CompiledVariant:
         module = launch.module
         variants = self._kernels.setdefault(id(module), _Kernel(module)).variants
-        if tracked_arguments not in variants:
+        if target.tracked not in variants:
             operations = sum(1 for _ in module.kernel.body.all_operations())
             variant = _CompiledVariant(SECONDS_TO_COMPILE + SECONDS_PER_OPERATION * operations)
-            variant.name = code_cache.key(launch.build, _target(tracked_arguments), llvm_jit.host())
+            variant.name = code_cache.key(launch.build, target, llvm_jit.host())
             stored = code_cache.Store(self.folder).find(variant.name)
-            variants[tracked_arguments] = variant
+            variants[target.tracked] = variant
             if stored is not None:
                 variant.code = _load(module, stored)
             elif self.choice is ExecutorMode.NATIVE:
-                self._start_compiling(module, variant, tracked_arguments)
-        return variants[tracked_arguments]
+                self._start_compiling(module, variant, target)
+        return variants[target.tracked]
 
-    def _start_compiling(self, module: Module, variant: _CompiledVariant, tracked_arguments: frozenset[int]) -> None:
+    def _start_compiling(self, module: Module, variant: _CompiledVariant, target: Target) -> None:
         if variant.code is not None or variant.declined or variant.compilation is not None:
             return
         self._pool = self._pool or ThreadPoolExecutor(1, "native code")
         # Python that exits takes no more work: the machine executes the launch of a thread that is left.
         with suppress(RuntimeError):
-            variant.compilation = self._pool.submit(
-                _compile, module, _target(tracked_arguments), variant.name, self.folder
-            )
+            variant.compilation = self._pool.submit(_compile, module, target, variant.name, self.folder)
 
     def _finished_code(self, module: Module, variant: _CompiledVariant, *, waits: bool) -> LoadedKernel | None:
         if variant.compilation is not None and (waits or variant.compilation.done()):
@@ -164,9 +163,9 @@ class NativeCode:
         return variant.code
 
 
-def _target(tracked_arguments: frozenset[int]) -> Target:
-    host = llvm_jit.host()
-    return Target(width=host.width, has_fma=host.has_fma, tracked=tracked_arguments)
+def _target(launch: PreparedLaunch) -> Target:
+    host, vendor = llvm_jit.host(), vendor_of(launch.context.arch)
+    return Target(width=host.width, has_fma=host.has_fma, tracked=tracked(launch.binding.arguments), vendor=vendor)
 
 
 def _compile(module: Module, target: Target, name: str, folder: Path | None) -> code_cache.Compiled:

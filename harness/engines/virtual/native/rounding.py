@@ -10,7 +10,9 @@ from harness.engines.virtual.native.lane_values import (
     vector_type,
 )
 from harness.engines.virtual.native.llvm_text import Assembly
+from harness.engines.virtual.numbers.integer_conversions import converted_type
 from harness.errors import CannotExecute
+from harness.model.device import Vendor
 
 FLOATS = frozenset({"float", "double"})
 _SMALLEST_NORMAL = "0x3810000000000000"
@@ -134,16 +136,17 @@ def _wider_ramp(code: Assembly, lanes: LaneValues, step: int, target: str) -> La
     return LaneValues(target, first, lanes.width, step)
 
 
-def to_integer(code: Assembly, lanes: LaneValues, target: str, *, signed: bool) -> LaneValues:
+def to_integer(code: Assembly, lanes: LaneValues, operation: Operation, *, signed: bool) -> LaneValues:
     """Convert to an integer with the semantics of `harness.engines.virtual.operations.arith.to_integer`."""
-    name = "fptosi" if signed else "fptoui"
-    bits = max(16, BITS[target])
+    target = register(operation.result_types[0].element)
+    converted = converted_type(code.vendor, BITS[target], signed=signed)
+    name, bits = "fptosi" if converted.signed else "fptoui", converted.bits
 
     def emit(code: Assembly, kind: str, width: int, names: list[str]) -> str:
         source, vector = vector_type(kind, width), vector_type(f"i{bits}", width)
         function = f"llvm.{name}.sat.{intrinsic_suffix(f'i{bits}', width)}.{intrinsic_suffix(kind, width)}"
         result = code.call(vector, function, (source, names[0]))
-        if kind == "double" or bits == 64:
+        if bits == 64 or (kind == "double" and code.vendor is Vendor.NVIDIA):
             nan = code.value(f"fcmp uno {source} {names[0]}, {names[0]}")
             upper_bit = _literal(str(-(1 << bits - 1)), width, f"i{bits}")
             result = code.value(f"select {vector_type('i1', width)} {nan}, {vector} {upper_bit}, {vector} {result}")

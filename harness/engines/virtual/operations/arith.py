@@ -16,7 +16,9 @@ from harness.engines.ttir.ir import Operation, Type
 from harness.engines.virtual.machine import Handler, Machine, Value
 from harness.engines.virtual.numbers import float8
 from harness.engines.virtual.numbers.elements import NARROW_FLOATS, Array, carrier, flushed, rounded, unsigned
+from harness.engines.virtual.numbers.integer_conversions import converted_type
 from harness.errors import CannotExecute
+from harness.model.device import Vendor, vendor_of
 
 Elementwise = Callable[..., Array]
 
@@ -251,23 +253,24 @@ def select(machine: Machine, operation: Operation, frame: list[Value]) -> Value:
 
 
 def to_integer(*, signed: bool) -> Handler:
-    """Return the handler of `arith.fptosi` or `fptoui`: toward zero, saturating as PTX's `cvt` does.
+    """Return the handler of `arith.fptosi` or `fptoui`: toward zero, saturating as the GPU's instruction does.
 
-    `cvt` saturates to at least 16 bits; an 8-bit result keeps the lower byte of that.  NaN becomes zero.  From float64,
-    or to 64 bits, NaN becomes the value with only the highest bit set.
+    The instruction's type (`converted_type`) may be wider; the result keeps its lower bits.  NaN becomes zero.  From
+    float64, or to 64 bits, an NVIDIA GPU makes it the value with only the highest bit set.
     """
 
     def handle(machine: Machine, operation: Operation, frame: list[Value]) -> Array:
-        del machine
         operand = array(frame[operation.operands[0]])
         truncated = np.trunc(operand.astype(np.float64))
         dtype = np.dtype(carrier(operation.result_types[0].element))
-        size = max(2, dtype.itemsize)
-        limits = np.iinfo(f"{'i' if signed else 'u'}{size}")
+        source, vendor = operation.operand_types[0].element, vendor_of(machine.arch)
+        converted = converted_type(vendor, 8 * dtype.itemsize, signed=signed)
+        size = converted.bits // 8
+        limits = np.iinfo(f"{'i' if converted.signed else 'u'}{size}")
         is_nan, too_large = np.isnan(truncated), truncated >= float(limits.max)  # float64 cannot hold the largest i64
         clamped = np.maximum(np.where(is_nan | too_large, 0.0, truncated), float(limits.min))
         result = np.where(too_large, np.array(limits.max, limits.dtype), clamped.astype(limits.dtype))
-        if operand.dtype == np.float64 or size == 8:
+        if size == 8 or (source == "f64" and vendor is Vendor.NVIDIA):
             result = np.where(is_nan, np.array(1 << 8 * size - 1, f"u{size}").view(limits.dtype), result)
         return result.astype(dtype)
 

@@ -13,6 +13,7 @@ import torch
 import triton
 import triton.language as tl
 
+from harness.engines.virtual.native.native_code import ExecutorMode, NativeCode
 from tests.engines.conftest import Gpu
 from tests.engines.virtual.conversions import outputs, to_integers_kernel
 
@@ -170,6 +171,34 @@ def as_cvt_does(value: float, dtype: torch.dtype, *, is_double: bool) -> int:
     else:
         result = int(max(info.min, min(info.max, int(max(-1e35, min(1e35, value))))))
     limits = torch.iinfo(dtype)
+    return (result - limits.min) % (1 << limits.bits) + limits.min
+
+
+AMD_KERNEL = triton.JITFunction(to_integers_kernel.fn)
+
+
+@pytest.mark.alone("the GPU is AMD's")
+@pytest.mark.parametrize("executor", [ExecutorMode.NUMPY, ExecutorMode.NATIVE])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16, torch.float64], ids=str)
+def test_narrow_integers_are_parts_of_wider_ones_on_an_amd_gpu(
+    amd_gpu: Gpu, dtype: torch.dtype, executor: ExecutorMode
+) -> None:
+    numbers = [0.0, 1.9, -1.9, -127.0, 255.9, 300.0, -300.0, 3e4, -3e4, math.nan, -0.99]
+    large = [4e4, -4e4, 7e4, 3e9, -3e9] if dtype is not torch.float16 else [0.0] * 5
+    x = torch.tensor(numbers + large).to(dtype)
+    outs = outputs(16)
+    amd_gpu.launches.native = NativeCode(executor, None)
+    AMD_KERNEL[(1,)](x, *outs, 16)
+    for out in outs:
+        if out.dtype.itemsize < 8:  # emulated by several instructions
+            assert out.tolist() == [as_amd_does(value, out.dtype) for value in x.tolist()], out.dtype
+
+
+def as_amd_does(value: float, target: torch.dtype) -> int:
+    """The lower bits of what v_cvt_i32_f32 returns, or v_cvt_u32_f32."""
+    limits = torch.iinfo(target)
+    info = torch.iinfo(torch.int32 if limits.min or limits.bits == 8 else torch.uint32)
+    result = 0 if math.isnan(value) else int(max(info.min, min(info.max, value)))
     return (result - limits.min) % (1 << limits.bits) + limits.min
 
 
