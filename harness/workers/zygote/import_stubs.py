@@ -67,7 +67,10 @@ KERNEL_MARKS = (b"triton.jit", b"triton.autotune")
 PROVIDED = "MODULES"
 """The name in a file of stubs: the names that modules have, by module."""
 IMPORTED = "IMPORTED"
-"""The name in a file of stubs: modules without a kernel that are imported from their files nevertheless."""
+"""The name in a file of stubs: modules without a kernel that are imported from their files nevertheless.
+
+`lib.ops.*` stands for all modules below the package `lib.ops`, with the `__init__` of packages below it.
+"""
 
 LOGGER_WORD = re.compile(r"[a-z]+")
 """A part of a name, so that those of `lib.logger.init_logger` are loggers."""
@@ -266,8 +269,10 @@ class _StubbedPackage:
     def _is_imported(self, fullname: str, spec: ModuleSpec) -> bool:
         if not isinstance(spec.loader, SourceFileLoader) or spec.origin is None:
             return False
+        if any(_matches(fullname, pattern) for pattern in self._imported):
+            return True
         text = Path(spec.origin).read_bytes()
-        return fullname in self._imported or any(mark in text for mark in KERNEL_MARKS)
+        return any(mark in text for mark in KERNEL_MARKS)
 
     def _note_import(self, step: int) -> None:
         self._imports += step
@@ -396,6 +401,12 @@ def _module_and_name(full_name: str) -> tuple[str, str]:
 
 def _is_within(module: str, package: str) -> bool:
     return module == package or module.startswith(f"{package}.")
+
+
+def _matches(module: str, pattern: str) -> bool:
+    """Return True for the module that the pattern names, and for those below the package before its `.*`."""
+    package = pattern.removesuffix(".*")
+    return module == pattern if package == pattern else module.startswith(f"{package}.")
 
 
 def _root(module: str) -> str:

@@ -72,6 +72,21 @@ def test_a_suite_provides_names_of_other_modules(tmp_path: Path, stub: Stub) -> 
     assert import_module("lib.kernels").VALUE == 4
 
 
+def test_a_pattern_imports_all_modules_below_a_package(tmp_path: Path, stub: Stub) -> None:
+    package(
+        tmp_path,
+        {
+            "ops/__init__.py": "import surely_no_gpu\n",
+            "ops/norm/__init__.py": "from lib.ops.norm.launcher import launch\n",
+            "ops/norm/launcher.py": "from lib.jit import build\ndef launch():\n    return 42\n",
+            "jit.py": "import surely_no_gpu\n",
+        },
+    )
+    stub(IMPORTED=("lib.ops.*",))
+    assert import_module("lib.ops.norm").launch() == 42
+    assert not import_module("lib.ops.norm.launcher").build
+
+
 def test_a_module_that_this_release_lacks_stays_missing(tmp_path: Path, stub: Stub) -> None:
     package(tmp_path, {"kernels.py": KERNEL})
     stub(MODULES={})
