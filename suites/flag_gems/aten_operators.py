@@ -4,12 +4,11 @@ The functions and their calls are those of `suites/torch/operators.py`, and torc
 `covered.txt` names the functions that FlagGems implements itself; functions that are made of those are left out.
 """
 
-import os
 from pathlib import Path
 
 from harness.suite import beside
 
-os.environ.setdefault("GEMS_VENDOR", "nvidia")  # otherwise FlagGems asks nvidia-smi and its like, and finds no GPU
+beside(__file__, "gems_vendor.py").name_vendor()
 
 TORCH = beside(__file__, "../torch/operators.py")
 

@@ -221,6 +221,10 @@ def l2norm_reference(x):
 )
 def grammar(logits, allowed):
     """Ban what a grammar does not allow."""
+    import torch
+
+    if torch.version.hip:
+        raise NotImplementedError("SGLang calls a compiled kernel on AMD's GPUs")
     old = "sglang.srt.constrained.triton_ops.bitmask_ops"
     apply = places.function("apply_token_bitmask_inplace_triton", f"{places.OPS}grammar.bitmask_ops", old)
     logits = logits.clone(memory_format=contiguous())

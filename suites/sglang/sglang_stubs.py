@@ -34,15 +34,26 @@ def architecture():
     return SimpleNamespace(major=major, minor=minor)
 
 
+def is_amd():
+    return torch.version.hip is not None
+
+
+def is_architecture(name):
+    """Return the function that asks for the beginning of an AMD GPU's architecture."""
+    return lambda: is_amd() and torch.cuda.get_device_properties().gcnArchName.startswith(name)
+
+
 UTILITIES = {
-    "is_cuda": lambda: True,
-    "is_hip": lambda: False,
+    "is_cuda": lambda: not is_amd(),
+    "is_hip": is_amd,
     "is_npu": lambda: False,
     "is_cpu": lambda: False,
     "is_sm90_supported": lambda: torch.cuda.get_device_capability() == (9, 0),
     "is_xpu": lambda: False,
-    "is_gfx95_supported": lambda: False,
-    "is_gfx1250_supported": lambda: False,
+    "is_gfx942_supported": is_architecture("gfx942"),
+    "is_gfx95_supported": is_architecture("gfx95"),
+    "is_gfx1250_supported": is_architecture("gfx1250"),
+    "mxfp_supported": is_architecture("gfx95"),
     "cpu_has_amx_support": lambda: False,
     "get_bool_env_var": lambda name, default="false": os.environ.get(name, default).lower() in {"true", "1"},
     "get_device_core_count": core_count,
@@ -64,7 +75,8 @@ MODULES = {
     "sglang.srt.utils.custom_op": {"register_custom_op": register_custom_op},
     "sglang.jit_kernel.utils": {"is_arch_support_pdl": lambda: False},
     "sglang.kernels.jit.utils": {
-        **dict.fromkeys(("is_arch_support_pdl", "is_hip_runtime", "is_musa_runtime"), lambda: False),
+        **dict.fromkeys(("is_arch_support_pdl", "is_musa_runtime"), lambda: False),
+        "is_hip_runtime": is_amd,
         "get_jit_cuda_arch": architecture,
     },
     "sglang.srt.layers.deep_gemm_wrapper.configurer": {"ENABLE_JIT_DEEPGEMM": False},

@@ -5,7 +5,6 @@ from harness.suite import Dim, Draw, DType, beside, integers, op, tensor, tokens
 LIBRARY = {"requires": ("sglang",), "stubs": {"sglang": "sglang_stubs.py"}}
 OPS = beside(__file__, "places.py").OPS
 function = beside(__file__, "places.py").function
-LARGEST = 448.0
 ABSENT = -1
 ROUNDED = frozenset({"precision"})  # a number between two steps of eight bits goes to either
 
@@ -69,7 +68,7 @@ def one_scale_of_heads(x):
 
 @one_scale_of_heads.reference
 def one_scale_of_heads_reference(x):
-    scale = (x.abs().amax().clamp(min=1e-12) / LARGEST)[None]
+    scale = (x.abs().amax().clamp(min=1e-12) / largest())[None]
     return eight_bits(x.transpose(0, 1) / scale), scale
 
 
@@ -77,13 +76,13 @@ def one_scale_of_heads_reference(x):
     **LIBRARY,
     dims={
         "T": Dim(low=1, high=60),
-        "P": Dim(low=60, high=200, grows=True, largest=1 << 24),
+        "P": Dim(low=61, high=200, grows=True, largest=1 << 24),
         "N": Dim(low=1, high=600),
         "R": Dim(low=1, high=100),
     },
     inputs={
         "buffer": tensor("P", 1, "N+R", grad=False, contiguous=True),
-        "places": integers("T", high="P", distinct=True),
+        "places": integers("T", low=1, high="P", distinct=True),  # the first place is a pad's
         "first": tensor("T", 1, "N", grad=False, contiguous="rows"),
         "second": tensor("T", 1, "R", grad=False, contiguous="rows"),
     },
@@ -176,7 +175,19 @@ def likeliest_token_reference(logits, positions, drafts):
     return logits.new_ones(len(logits), 1), logits.amax(1, keepdim=True), positions + 1, drafts
 
 
+def is_mi300():
+    """Return True for an AMD GPU whose numbers of eight bits have no infinity and no negative zero."""
+    return beside(__file__, "sglang_stubs.py").is_architecture("gfx94")()
+
+
+def largest():
+    """Return the largest number of eight bits that SGLang uses."""
+    return 224.0 if is_mi300() else 448.0
+
+
 def eight_bits(x):
     import torch
 
-    return x.clamp(-LARGEST, LARGEST).to(torch.float8_e4m3fn).to(x.dtype)
+    kind = torch.float8_e4m3fnuz if is_mi300() else torch.float8_e4m3fn
+
+    return x.clamp(-largest(), largest()).to(kind).to(x.dtype)

@@ -1,13 +1,12 @@
 """Activations of vLLM that end in eight bits: SiLU times a gate, quantised by groups of a row.
 
-A group of 128 numbers is scaled so that its largest magnitude becomes 448.  Results are compared as the numbers that
-the rounded ones stand for, with their scales.
+A group of 128 numbers is scaled so that its largest magnitude becomes 448, or 224 on an MI300.  Results are compared as
+the numbers that the rounded ones stand for, with their scales.
 """
 
-from harness.suite import Dim, DType, dequantised, op, tensor
+from harness.suite import Dim, DType, beside, dequantised, op, tensor
 
 GROUP = 128
-LARGEST = 448.0
 LEAST = 1e-10
 """The least magnitude that counts as a group's largest."""
 
@@ -29,10 +28,10 @@ def silu_times_gate(x):
 
 @silu_times_gate.reference
 def silu_times_gate_reference(x):
-    import torch
-
     activated, gate = x.chunk(2, -1)
     y = activated * activated.sigmoid() * gate
-    scales = y.abs().unflatten(-1, (-1, GROUP)).amax(-1).clamp(min=LEAST) / LARGEST
-    steps = (y / scales.repeat_interleave(GROUP, -1)).clamp(-LARGEST, LARGEST)
-    return dequantised(steps.to(torch.float8_e4m3fn).to(x.dtype), scales, group=GROUP), scales
+    stubs = beside(__file__, "vllm_stubs.py")
+    largest, kind = stubs.LARGEST_FP8, stubs.PLATFORM.fp8_dtype()
+    scales = y.abs().unflatten(-1, (-1, GROUP)).amax(-1).clamp(min=LEAST) / largest
+    steps = (y / scales.repeat_interleave(GROUP, -1)).clamp(-largest, largest)
+    return dequantised(steps.to(kind).to(x.dtype), scales, group=GROUP), scales

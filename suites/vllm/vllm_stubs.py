@@ -22,21 +22,31 @@ class Capability(NamedTuple):
         return 10 * self.major + self.minor
 
 
+def amd_architecture():
+    """Return the architecture of an AMD GPU, such as gfx942; empty for one of NVIDIA."""
+    return torch.cuda.get_device_properties().gcnArchName.partition(":")[0] if torch.version.hip else ""
+
+
+def is_one_of(*architectures):
+    """Return the function that asks for the beginning of the architecture's name."""
+    return lambda: amd_architecture().startswith(architectures)
+
+
 class Platform:
-    """An NVIDIA GPU, whose properties torch answers."""
+    """The emulated GPU, whose vendor and properties torch answers."""
 
     device_type = "cuda"
     device_name = "cuda"
     simple_compile_backend = "inductor"
 
     def is_cuda(self):
-        return True
+        return torch.version.hip is None
 
     def is_cuda_alike(self):
         return True
 
     def is_rocm(self):
-        return False
+        return torch.version.hip is not None
 
     def is_xpu(self):
         return False
@@ -51,10 +61,16 @@ class Platform:
         return False
 
     def fp8_dtype(self):
-        return torch.float8_e4m3fn
+        return torch.float8_e4m3fnuz if self.is_fp8_fnuz() else torch.float8_e4m3fn
 
     def is_fp8_fnuz(self):
-        return False
+        return amd_architecture().startswith("gfx94")
+
+    def is_navi(self):
+        return amd_architecture().startswith("gfx1")
+
+    def supports_mx(self):
+        return amd_architecture().startswith("gfx95")
 
     def has_device_capability(self, capability, device_id=0):
         major, minor = torch.cuda.get_device_capability(device_id)
@@ -95,8 +111,22 @@ def get_device_name_as_file_name():
     return PLATFORM.get_device_name().replace(" ", "_")
 
 
-FP8 = torch.finfo(torch.float8_e4m3fn)
 PLATFORM = Platform()
+LARGEST_FP8 = 224.0 if PLATFORM.is_fp8_fnuz() else torch.finfo(torch.float8_e4m3fn).max
+"""Of e4m3fnuz, vLLM uses the numbers below 240, which are less accurate with its dynamic scales."""
+ARCHITECTURES = {
+    "gfx1x": ("gfx11", "gfx12"),
+    "gfx11": ("gfx11",),
+    "gfx1100": ("gfx1100",),
+    "gfx1151": ("gfx1151",),
+    "gfx12x": ("gfx12",),
+    "mi3xx": ("gfx942", "gfx950"),
+    "gfx9": ("gfx90a", "gfx942", "gfx950"),
+    "gfx90a": ("gfx90a",),
+    "gfx942": ("gfx942",),
+    "gfx950": ("gfx950",),
+}
+"""The architectures for which vLLM asks, by the names of its questions: `on_gfx942()` and `_ON_GFX942`."""
 
 MODULES = {
     "vllm.envs": {"VLLM_BATCH_INVARIANT": False, "VLLM_TRITON_USE_TD": None, "VLLM_TUNED_CONFIG_FOLDER": None},
@@ -116,18 +146,25 @@ MODULES = {
         "round_up": round_up,
     },
     "vllm.platforms": {"current_platform": PLATFORM},
-    "vllm.platforms.rocm": {"use_rocm_custom_paged_attention": lambda *_: False},
+    "vllm.platforms.rocm": {
+        "use_rocm_custom_paged_attention": lambda *_, **__: False,
+        **{f"on_{name}": is_one_of(*found) for name, found in ARCHITECTURES.items()},
+        **{f"_ON_{name.upper()}": is_one_of(*found)() for name, found in ARCHITECTURES.items()},
+    },
     "vllm.utils.platform_utils": {
         "get_device_name_as_file_name": get_device_name_as_file_name,
         "num_compute_units": num_compute_units,
     },
     "vllm.model_executor.layers.fused_moe": {"get_config": lambda: None},
-    "vllm.utils.torch_utils": {"is_torch_equal_or_newer": lambda _: True},
+    "vllm.utils.torch_utils": {
+        "is_quantized_kv_cache": lambda kind: kind.startswith(("fp8", "int8", "nvfp4")),
+        "is_torch_equal_or_newer": lambda _: True,
+    },
     "vllm.model_executor.layers.quantization.utils.mxfp4_utils": {},
     "vllm.model_executor.layers.quantization.utils.quant_utils": {
         "FLOAT4_E2M1_MAX": 6.0,
-        "FLOAT8_E4M3_MAX": FP8.max,
-        "get_fp8_min_max": lambda: (FP8.min, FP8.max),
+        "FLOAT8_E4M3_MAX": LARGEST_FP8,
+        "get_fp8_min_max": lambda: (-LARGEST_FP8, LARGEST_FP8),
     },
 }
 IMPORTED = (

@@ -18,7 +18,8 @@ ABSMAX = f"bounds: quantize_nf4_blockwise_kernel kernels_4bit.py: {STORE}"
 
 def searched(folder: Path, *given: str) -> tuple[int, Any]:
     """Return the exit status of a search, and its report."""
-    settings = ("--device", "b200", "--seed", "1", "--triage-minutes", "1", "--json", "report.json")
+    device = () if "--device" in given else ("--device", "b200")
+    settings = (*device, "--seed", "1", "--triage-minutes", "1", "--json", "report.json")
     done = Project(folder).process("fuzz", *given, *settings, limit_s=LIMIT_S)
     return done.status, json.loads((folder / "report.json").read_text(encoding="utf-8"))
 
@@ -49,6 +50,21 @@ def test_unmasked_loads_of_torchaos_scaled_product_are_found(tmp_path: Path) -> 
     found = {finding["signature"].rpartition(" ")[0] for finding in report["findings"]}
     assert found == {"bounds: _scaled_int8_mm_kernel"}
     assert report["abstained"] == 0
+
+
+@pytest.mark.nightly
+def test_every_op_of_vllms_amd_kernels_runs_on_an_mi300x(tmp_path: Path) -> None:
+    given = ("vllm:amd_kernels", "--with", "sources:vllm==0.25.1", "--cases", "24", "--device", "mi300x")
+    _, report = searched(tmp_path, *given)
+    ran = {row["op"].rpartition(":")[2] for row in report["op_checks"] if row["passed"]}
+    assert ran == {
+        "gathered_from_cache",
+        "joined_prefixes",
+        "product_with_four_bits",
+        "rotated_back",
+        "stored_in_shuffled_cache",
+        "through_indexer_cache",
+    }
 
 
 @pytest.mark.nightly
