@@ -43,6 +43,8 @@ OF_URL = re.compile(r"[\w.-]+\s*@\s*[\w+]+://")
 """The beginning of a requirement with a URL: `my-library @ git+https://…`."""
 COMMIT = re.compile(r"@([0-9a-f]{40})(?:#.*)?$")
 """The end of a URL that names one commit of a repository: the same code each time."""
+REPOSITORIES = {"amd-aiter": "https://github.com/ROCm/aiter"}
+"""Where the checkouts are of public libraries that PyPI does not have, by distribution."""
 ARCHIVES = (".whl", ".tar.gz", ".zip")
 SOURCES = "sources:"
 """The beginning of a spec whose source archive is unpacked and not built, for a library with a compiled extension."""
@@ -145,7 +147,8 @@ def remedy(missing: Iterable[str], *, is_public: bool) -> str:
 
     A library that is not known to be public is never suggested by its name: another project may own that name on PyPI.
     Libraries whose private names the harness touches come with an extra, in the releases that it knows.  Of a library
-    that is read from sources, a suite knows some releases: the newest may have other files.
+    that is read from sources, a suite knows some releases: the newest may have other files.  Of a library
+    that PyPI does not have, a checkout serves.
     """
     missing = tuple(missing)
     for extra, pins in PINNED.items():
@@ -154,6 +157,8 @@ def remedy(missing: Iterable[str], *, is_public: bool) -> str:
             return f"{install_command(extra)} (it works with {releases})"
     if not is_public:
         return "add --with and its folder or wheel"
+    if clones := [f"git clone {REPOSITORIES[name]}" for name in missing if name in REPOSITORIES]:
+        return f"add --with and the folder of a checkout: {' and '.join(clones)}"
     specs = (f"{name}==VERSION" if name.startswith(SOURCES) else name for name in missing)
     return f"add {' '.join(f'--with {spec}' for spec in specs)}"
 

@@ -252,6 +252,13 @@ def test_a_missing_library_is_suggested_as_the_suite_takes_it() -> None:
     )
 
 
+def test_a_library_that_pypi_does_not_have_is_suggested_as_a_checkout() -> None:
+    assert absence("a.py", ["amd-aiter"], is_public=True) == (
+        "a.py tests amd-aiter, which is not installed: add --with and the folder of a checkout: "
+        "git clone https://github.com/ROCm/aiter"
+    )
+
+
 @pytest.mark.parametrize(("spec", "missing"), [("old-name==0.1", ()), ("new-name", ()), ("other", ("new-name",))])
 def test_a_distribution_may_have_alternatives(spec: str, missing: tuple[str, ...]) -> None:
     assert lacking([("new-name", "old-name"), "pytest"], [spec]) == missing
