@@ -10,7 +10,9 @@ REFUSED_BUILDS = frozenset({"OutOfResources", "PTXASError", "CompileTimeAssertio
 """The exceptions after which Triton's autotuner tries the next config (`Autotuner._bench`, 3.6 to 3.9)."""
 PASSES_FAILED = "PassManager::run failed"
 """MLIR's C++ raises it as a plain RuntimeError (3.6 to 3.9)."""
-MLIR_REFUSALS = (PASSES_FAILED, "Parse MLIR file failed", "failed to translate module to LLVM IR")
+CUDA_FUNCTION = "Implicit conversion of CUDA"
+"""AMD's backend raises it as a plain RuntimeError for a function of `triton.language.extra.cuda` (3.6 to 3.9)."""
+MLIR_REFUSALS = (PASSES_FAILED, "Parse MLIR file failed", "failed to translate module to LLVM IR", CUDA_FUNCTION)
 """The beginnings of all such messages (3.6 to 3.9)."""
 NO_ALLOCATOR = "Kernel requires a runtime memory allocation, but no allocator was set"
 """`NullAllocator` raises it as a plain RuntimeError (3.6 to 3.9)."""

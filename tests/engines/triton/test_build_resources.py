@@ -14,7 +14,7 @@ import pytest
 from harness import wire
 from harness.engines.triton.build_resources import compile_resources
 from harness.model.kernel_resources import Resources
-from tests.engines.triton.ttir_texts import REFUSED_BY_MLIR, REFUSED_BY_PTXAS, STORE
+from tests.engines.triton.ttir_texts import REFUSED_BY_AMD, REFUSED_BY_MLIR, REFUSED_BY_PTXAS, STORE
 
 NOWHERE = "/proc/nowhere"
 """A path at which even root cannot make a folder."""
@@ -62,6 +62,12 @@ def test_a_kernel_that_compiles_has_resources() -> None:
 )
 def test_a_refusal_of_the_compiler_is_a_failure_of_the_kernel(ttir: str, arch: int, message: str) -> None:
     assert resources_of(ttir, arch) == Resources.failed(message)
+
+
+def test_a_function_of_cuda_is_refused_for_a_gpu_of_amd() -> None:
+    on_amd = compile_resources(REFUSED_BY_AMD, "gfx942", {"num_warps": 4})
+    assert on_amd.failure.startswith("RuntimeError: Implicit conversion of CUDA __nv_roundf device function")
+    assert resources_of(REFUSED_BY_AMD).failure == ""
 
 
 def test_a_missing_cache_folder_is_no_failure_of_the_kernel(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -28,6 +28,18 @@ REFUSED_BY_PTXAS = _ASSEMBLY.format(text="max.f32 $0, $1, $1, $1;", constraints=
 CRASHES_LLVM = _ASSEMBLY.format(text="nonsense", constraints="=Q,~{")
 """Constraints that LLVM has no error for: it aborts the process (3.6 and 3.9)."""
 
+REFUSED_BY_AMD = """
+module {
+  tt.func public @store(%x: !tt.ptr<f32>) {
+    %a = tt.load %x : !tt.ptr<f32>
+    %b = tt.extern_elementwise %a {libname = "", libpath = "", pure = true, symbol = "__nv_roundf"} : (f32) -> f32
+    tt.store %x, %b : !tt.ptr<f32>
+    tt.return
+  }
+}
+"""
+"""A function of NVIDIA's libdevice."""
+
 REFUSED_BY_MLIR = """
 module {
   tt.func public @store(%x: !tt.ptr<f32>, %y: !tt.ptr<f8E4M3FN>) {
