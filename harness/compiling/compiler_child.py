@@ -32,6 +32,8 @@ LAST_BYTES = 4000
 PIECE_BYTES = 65536
 REAP_LIMIT_S = 10.0
 LONGEST_QUOTE = 60
+LLVM_ERROR = " (error: "
+"""How an error of LLVM begins here: it prints one and ends the process, such as for assembly of another vendor."""
 _SIGNALS = frozenset(Signals)
 """The signals that have names; real-time signals have none."""
 
@@ -169,7 +171,8 @@ class CompilerChild:
         printed = _last_line(self._errors)
         self._end()
         if status >= 0:
-            return Unanswered(reason=f"the compiler's process ended with status {status}{printed}")
+            reason = f"the compiler's process ended with status {status}{printed}"
+            return Unanswered(reason=reason, is_refusal=status == 1 and printed.startswith(LLVM_ERROR))
         name = Signals(-status).name if -status in _SIGNALS else f"signal {-status}"
         reason = f"the compiler's process died of {name}{printed}"
         return Unanswered(reason=reason, is_refusal=-status in CRASHES)

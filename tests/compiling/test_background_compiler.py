@@ -14,6 +14,7 @@ import psutil
 import pytest
 
 from harness.compiling.background_compiler import CACHE, BackgroundCompiler
+from harness.model.device import Arch
 from harness.model.kernel_resources import Resources
 from harness.model.run import Launch
 from tests.engines.triton.ttir_texts import CRASHES_LLVM, REFUSED_BY_PTXAS, STORE
@@ -22,10 +23,10 @@ SETTLE_S = 60.0
 NAME = attrgetter("name")
 
 
-def leave(folder: Path, build: str, ttir: str = STORE, shape: str = "a shape") -> Launch:
+def leave(folder: Path, build: str, ttir: str = STORE, shape: str = "a shape", arch: Arch = 90) -> Launch:
     """A build as a worker leaves it, and the launch that asks for it."""
     folder.mkdir(exist_ok=True)
-    content = {"arch": 90, "options": {"num_warps": 4}, "shape": shape, "ttir": ttir}
+    content = {"arch": arch, "options": {"num_warps": 4}, "shape": shape, "ttir": ttir}
     (folder / f"{build}.json").write_text(json.dumps(content), encoding="utf-8")
     return Launch(
         kernel="store",
@@ -144,6 +145,12 @@ def test_a_kernel_that_crashes_the_compiler_is_tried_again_next_time(builds: Pat
     assert resources.failure.startswith("the compiler's process died of SIGABRT (UNREACHABLE executed at ")
     assert resources.failure.endswith("), 2 times of 2")
     assert names(builds) == []
+
+
+def test_assembly_of_nvidia_is_refused_for_a_gpu_of_amd(builds: Path) -> None:
+    resources = compiled(builds, leave(builds, "bad", ttir=REFUSED_BY_PTXAS, arch="gfx942"))
+    reason = "error: couldn't allocate output register for constraint 'f'"
+    assert resources == Resources.failed(f"the compiler's process ended with status 1 ({reason}), 2 times of 2")
 
 
 @pytest.mark.parametrize("end", [signal.SIGSEGV, signal.SIGBUS], ids=NAME)
