@@ -9,6 +9,7 @@ places = beside(__file__, "places.py")
 OLD = "sglang.srt.layers.elementwise"
 NORMS = (f"{places.OPS}layernorm.fused_rmsnorm", f"{places.OPS}elementwise.elementwise", OLD)
 ROWS = {"T": tokens(512), "D": width(4096)}
+NORMED = {"T": tokens(512), "D": width(8192)}
 
 
 @op(
@@ -30,7 +31,7 @@ def softcap_reference(x):
 
 @op(
     **LIBRARY,
-    dims=ROWS,
+    dims=NORMED,
     inputs={"x": tensor("T", "D", grad=False), "weight": tensor("D", grad=False)},
     apart=("T",),
 )
@@ -45,7 +46,7 @@ def rms_norm_reference(x, weight):
 
 @op(
     **LIBRARY,
-    dims=ROWS,
+    dims=NORMED,
     inputs={
         "x": tensor("T", "D", grad=False),
         "residual": tensor("T", "D", grad=False),
@@ -228,7 +229,7 @@ def grammar(logits, allowed):
     old = "sglang.srt.constrained.triton_ops.bitmask_ops"
     apply = places.function("apply_token_bitmask_inplace_triton", f"{places.OPS}grammar.bitmask_ops", old)
     logits = logits.clone(memory_format=contiguous())
-    apply(logits, packed_bits(allowed))
+    apply(logits, beside(__file__, "../vllm/packed_bits.py").packed_bits(allowed))
     return logits
 
 
@@ -241,15 +242,6 @@ def contiguous():
     import torch
 
     return torch.contiguous_format
-
-
-def packed_bits(flags):
-    """Pack flags into words of 32 bits, the first one lowest."""
-    import torch
-
-    padded = torch.nn.functional.pad(flags, (0, -flags.shape[1] % 32)).long().unflatten(1, (-1, 32))
-    words = (padded << torch.arange(32)).sum(-1)
-    return torch.where(words >= 2**31, words - 2**32, words).int()
 
 
 @op(**LIBRARY, dims=ROWS, inputs={"x": tensor("T", "D", grad=False)}, apart=("T",))

@@ -3,7 +3,7 @@
 A row of logits belongs to a request, whose settings are in tables of all requests.
 """
 
-from harness.suite import Dim, Draw, DType, groups, integers, op, tensor, width
+from harness.suite import Dim, Draw, DType, beside, groups, integers, op, tensor, width
 
 LIBRARY = {"requires": ("sources:vllm",), "stubs": {"vllm": "vllm_stubs.py"}, "dtypes": (DType.FP32, DType.BF16)}
 ROWS = {"T": Dim(low=1, high=16), "R": groups(1, 2, 3), "V": width(20_000)}
@@ -115,7 +115,7 @@ def penalties(logits, request, tokens, repetition, frequency, presence, in_promp
 
     logits = logits.clone()
     request, position = drafted(request, drafts)
-    given = (repetition + 0.5, frequency, presence, packed_bits(in_prompt), counts)
+    given = (repetition + 0.5, frequency, presence, bits().packed_bits(in_prompt), counts)
     apply_penalties(logits, request, tokens, position, *given)
     return logits
 
@@ -139,15 +139,6 @@ def drafted(request, drafts):
     """Return requests and positions of the rows; if rows are drafts, those of one request in their order."""
     position = request * 0
     return (position, position.new_tensor(range(len(position)))) if drafts else (request, position)
-
-
-def packed_bits(flags):
-    """Pack flags into words of 32 bits, the first one lowest."""
-    import torch
-
-    padded = torch.nn.functional.pad(flags, (0, -flags.shape[1] % 32)).long().unflatten(1, (-1, 32))
-    words = (padded << torch.arange(32)).sum(-1)
-    return torch.where(words >= 2**31, words - 2**32, words).int()
 
 
 @op(
@@ -216,7 +207,7 @@ def grammar(logits, keys, allowed):
     from vllm.v1.worker.gpu.structured_outputs import _apply_grammar_bitmask_kernel
 
     logits, order = logits.clone(), keys.argsort().int()
-    masks = packed_bits(allowed)
+    masks = bits().packed_bits(allowed)
     grid = (len(order), -(-logits.shape[1] // 8192))
     _apply_grammar_bitmask_kernel[grid](
         logits, logits.stride(0), order, masks, masks.stride(0), logits.shape[1], BLOCK_SIZE=8192
@@ -227,6 +218,10 @@ def grammar(logits, keys, allowed):
 @grammar.reference
 def grammar_reference(logits, keys, allowed):
     return logits.masked_fill(allowed[keys.argsort().argsort()] == 0, float("-inf"))
+
+
+def bits():
+    return beside(__file__, "packed_bits.py")
 
 
 def stacked(rows):
