@@ -3,7 +3,7 @@
 from ci.reference.markdown import code, escaped, table
 from harness import catalogue
 from harness.cli.command import ExitStatus
-from harness.model.device import DeviceProfile
+from harness.model.device import DeviceProfile, Vendor
 from harness.oracles import registry
 
 KIB, MIB = 1 << 10, 1 << 20
@@ -25,7 +25,7 @@ def oracles() -> str:
 
 def devices() -> str:
     """Return a table of all GPUs."""
-    titles = ("name", "GPU", "generation", "target", "SMs", "shared memory a block", "L2")
+    titles = ("name", "GPU", "generation", "target", "SMs", "shared memory a block", "L2", "beyond L2")
     return table(titles, map(_device, catalogue.devices()))
 
 
@@ -34,10 +34,11 @@ def _device(device: DeviceProfile) -> tuple[str, ...]:
         code(device.slug),
         device.name.removeprefix("NVIDIA "),
         device.architecture,
-        f"sm_{device.arch}",
-        str(device.sm_count),
+        device.arch_name,
+        str(device.sm_count) if device.vendor is Vendor.NVIDIA else device.size,
         f"{device.shared_bytes_per_block / KIB:g} KiB",
-        f"{device.l2_bytes / MIB:g} MiB",
+        f"{device.l2_bytes / MIB:g} MiB" + (f", in each of {device.xcd_count} XCDs" if device.xcd_count > 1 else ""),
+        f"{device.mall_bytes / MIB:g} MiB" if device.mall_bytes else "",
     )
 
 

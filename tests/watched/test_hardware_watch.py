@@ -67,7 +67,7 @@ class Watched:
 
     def __init__(self, folder: Path) -> None:
         chooser, self.folder, self.memory = ConfigChooser(), folder, RedzoneMemory("cpu")
-        launches = WatchedLaunches(DEVICE.arch, lambda: chooser.chosen, self.memory)
+        launches = WatchedLaunches(DEVICE.sm, lambda: chooser.chosen, self.memory)
         plan = WatchPlan(device=DEVICE, oracles=PER_LAUNCH, scratch="/scratch")
         self._recorder = LaunchRecorder(plan, RecordFiles(folder))
         self.watch = HardwareWatch(launches, self.memory, self._recorder, CallingLines(()), DEVICE, None)
