@@ -108,7 +108,7 @@ def largest(x, K):
     from aiter.ops.triton.topk import topk
 
     values, indices = topk(x, K)
-    return values, x.gather(-1, indices.clamp(max=x.shape[-1] - 1))
+    return values, x.gather(-1, indices.clamp(0, x.shape[-1] - 1))
 
 
 @largest.reference

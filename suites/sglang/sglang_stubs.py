@@ -43,6 +43,16 @@ def is_architecture(name):
     return lambda: is_amd() and torch.cuda.get_device_properties().gcnArchName.startswith(name)
 
 
+class Record:
+    """Takes the place of `msgspec.Struct`: values by their names or in their order."""
+
+    def __init_subclass__(cls, **settings):
+        del settings
+
+    def __init__(self, *values, **named):
+        vars(self).update(zip(type(self).__annotations__, values, strict=False), **named)
+
+
 UTILITIES = {
     "is_cuda": lambda: not is_amd(),
     "is_hip": is_amd,
@@ -69,6 +79,7 @@ MODULES = {
     },
     "sglang.srt.batch_invariant_ops": {"is_batch_invariant_mode_enabled": lambda: False},
     "sglang.srt.layers.moe.moe_runner.triton_utils": {"get_config": lambda: None},
+    "msgspec": {"Struct": Record},
     "sgl_kernel": {},
     "sglang.srt.utils": UTILITIES,
     "sglang.srt.utils.common": UTILITIES,

@@ -68,6 +68,23 @@ def test_every_op_of_vllms_amd_kernels_runs_on_an_mi300x(tmp_path: Path) -> None
 
 
 @pytest.mark.nightly
+def test_every_op_of_sglangs_amd_kernels_runs_on_an_mi350x(tmp_path: Path) -> None:
+    given = ("sglang:amd_kernels", "--with", "sglang==0.5.23", "--cases", "32", "--device", "mi350x")
+    _, report = searched(tmp_path, *given)
+    ran = {row["op"].rpartition(":")[2] for row in report["op_checks"] if row["passed"]}
+    assert ran == {
+        "attention_over_residuals",
+        "clamped_gate",
+        "indices_within_lengths",
+        "joined_splits",
+        "pages_of_requests",
+        "router_gate",
+        "router_product",
+        "upscaled_rows",
+    }
+
+
+@pytest.mark.nightly
 def test_every_op_of_xformers_runs_from_its_sources(tmp_path: Path) -> None:
     _, report = searched(tmp_path, "xformers", "--with", "sources:xformers==0.0.33", "--cases", "20")
     ran = {row["op"].rpartition(":")[2] for row in report["op_checks"] if row["passed"] + row["failed"]}
