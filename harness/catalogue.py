@@ -13,8 +13,8 @@ from packaging.version import Version
 from harness.errors import UsageError, unknown
 from harness.model.device import Architecture, DeviceProfile, Vendor
 
-AMD = "amd"
-"""The mark of all AMD GPUs."""
+VENDOR_MARKS = {Vendor.AMD: ("amd",), Vendor.INTEL: ("intel",), Vendor.NVIDIA: ()}
+"""The marks of all GPUs of a vendor."""
 REGISTERS_PER_SM = 65536
 """Equal for all capabilities since 3.5 (CUDA programming guide, technical specifications per compute capability)."""
 
@@ -41,7 +41,7 @@ def find(slug: str) -> DeviceProfile:
 def find_all(names: str, *, sm_count: int | None = None) -> tuple[DeviceProfile, ...]:
     """Return the GPUs of a comma-separated list of slugs, architectures (`blackwell`) and capabilities (`sm_120`).
 
-    `amd` is a name of all AMD GPUs.
+    `amd` is a name of all AMD GPUs, and `intel` of all of Intel's.
 
     `sm_count` overrides the number of SMs of each.
 
@@ -72,10 +72,10 @@ def of_architecture(architecture: Architecture) -> tuple[DeviceProfile, ...]:
 def marks(device: DeviceProfile) -> tuple[str, ...]:
     """Return the pytest marks of a device: generation, slug and capability: `blackwell`, `rtx_pro_6000`, `sm_120`.
 
-    AMD's have one more: `cdna3`, `mi300x`, `gfx942`, `amd`.
+    AMD's and Intel's have the vendor too: `cdna3`, `mi300x`, `gfx942`, `amd`.
     """
-    marks = (str(device.architecture), device.slug.replace("-", "_"), device.arch_name)
-    return (*marks, AMD) if device.vendor is Vendor.AMD else marks
+    own = (str(device.architecture), device.slug.replace("-", "_"), device.arch_name)
+    return tuple(dict.fromkeys((*own, *VENDOR_MARKS[device.vendor])))
 
 
 def gap(device: DeviceProfile, triton_version: str) -> str:
@@ -83,6 +83,8 @@ def gap(device: DeviceProfile, triton_version: str) -> str:
 
     Kernels still run on the virtual GPU, which executes TTIR.  Registers, spills and shared memory stay unknown.
     """
+    if device.vendor is Vendor.INTEL:
+        return no_backend(triton_version)
     for row in _catalogue()["gap"]:
         is_meant = device.vendor is Vendor.NVIDIA and tuple(row["capability"]) == device.capability
         if is_meant and Version(triton_version) < Version(row["before_triton"]):
@@ -91,6 +93,16 @@ def gap(device: DeviceProfile, triton_version: str) -> str:
                 f"{row['reason']}; its resources can be judged with triton>={row['before_triton']}"
             )
     return ""
+
+
+def without_backend() -> frozenset[str]:
+    """Return the slugs of the GPUs for which Triton's wheel has no backend."""
+    return frozenset(device.slug for device in devices() if device.vendor is Vendor.INTEL)
+
+
+def no_backend(triton_version: str) -> str:
+    """Return why nothing is known of machine code for an Intel GPU."""
+    return f"Triton {triton_version} has no backend for Intel's GPUs"
 
 
 @cache

@@ -37,12 +37,16 @@ SM_COUNTS = {
     "mi355x": 256,
     "rx-7900-xtx": 48,
     "rx-9070-xt": 32,
+    "pvc": 64,
+    "bmg": 20,
 }
 SHARED_KIB = {80: 163, 86: 99, 89: 99, 90: 227, 100: 227, 103: 227, 110: 227, 120: 99, 121: 99} | {
     "gfx942": 64,
     "gfx950": 160,
     "gfx1100": 64,
     "gfx1201": 64,
+    "pvc": 128,
+    "bmg": 128,
 }
 
 
@@ -74,7 +78,8 @@ def test_every_row_names_its_source() -> None:
 
 def test_names_are_those_of_the_driver() -> None:
     assert {device.name.partition(" ")[0] for device in nvidia()} == {"NVIDIA"}
-    assert {device.name.partition(" ")[0] for device in devices()[len(nvidia()) :]} == {"AMD"}
+    assert {device.name.partition(" ")[0] for device in find_all("amd")} == {"AMD"}
+    assert {device.name.partition(" ")[0] for device in find_all("intel")} == {"Intel(R)"}
 
 
 def test_the_h200_has_the_measured_figures() -> None:
@@ -121,6 +126,7 @@ def test_an_sm_count_of_zero_is_refused() -> None:
 def test_marks_are_generation_gpu_and_capability() -> None:
     assert marks(find("rtx-pro-6000")) == ("blackwell", "rtx_pro_6000", "sm_120")
     assert marks(find("mi300x")) == ("cdna3", "mi300x", "gfx942", "amd")
+    assert marks(find("pvc")) == ("xe_hpc", "pvc", "intel")
 
 
 def test_amd_gpus_have_the_wave_size_of_their_target() -> None:
@@ -129,6 +135,12 @@ def test_amd_gpus_have_the_wave_size_of_their_target() -> None:
     assert [target(device.arch).warp_size for device in amd] == [device.warp_size for device in amd]
     assert str(find("mi300x")) == "mi300x (304 CUs, gfx942)"
     assert str(find("rx-9070-xt")) == "rx-9070-xt (32 WGPs, gfx1201)"
+
+
+def test_intel_gpus_are_counted_in_xe_cores() -> None:
+    assert [str(device) for device in find_all("intel")] == ["pvc (64 Xe-cores, pvc)", "bmg (20 Xe-cores, bmg)"]
+    assert {device.vendor for device in find_all("intel")} == {Vendor.INTEL}
+    assert find("bmg").grid_limits(256) == {"x": 2**31 - 1, "y": 2**31 - 1, "z": 2**31 - 1}
 
 
 def test_a_generation_has_its_gpus() -> None:
@@ -140,7 +152,9 @@ def test_triton_compiles_for_each_capability_or_the_gap_is_known(
     device: DeviceProfile, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
-    if gap(device, triton.__version__):
+    if device.vendor is Vendor.INTEL:
+        assert gap(device, triton.__version__) == f"Triton {triton.__version__} has no backend for Intel's GPUs"
+    elif gap(device, triton.__version__):
         with pytest.raises(Exception, match=f"sm_{device.arch}a"):
             compiled_for(device.arch)
     else:

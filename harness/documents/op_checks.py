@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
+from harness.catalogue import without_backend
 from harness.model.merging import ANY, EACH_ONCE, SUMS, TOTAL, merged_rows
 from harness.model.paired_run import SecondRun
 from harness.wording import counted
@@ -122,7 +123,9 @@ def untried(rows: Iterable[OpChecks]) -> Mapping[str, tuple[str, ...]]:
 
     Ops of which no case could be checked are left out: `unchecked` names them.
     """
-    return _ops_by_kind((kind, row) for row in by_op(rows) if row.checked for kind in _untried_kinds(row))
+    lacking = without_backend()
+    possible = (replace(row, builds=0) if row.device in lacking else row for row in rows)
+    return _ops_by_kind((kind, row) for row in by_op(possible) if row.checked for kind in _untried_kinds(row))
 
 
 def impossible(rows: Iterable[OpChecks]) -> Mapping[str, tuple[str, ...]]:

@@ -17,6 +17,7 @@ from typing import TypeVar
 import torch
 import triton
 
+from harness.engines.torch.cpu_tensors import EmulatedGpu
 from harness.model.case import CallContext
 
 T = TypeVar("T")
@@ -72,4 +73,4 @@ def _other_allocator(size: int, alignment: int, stream: int | None) -> torch.Ten
     """Return new memory, as an allocator of another library does that keeps Triton's contract."""
     del stream
     assert alignment <= ALIGNED_BYTES, f"an alignment of {alignment} bytes"
-    return torch.empty(size, dtype=torch.int8, device="cuda")
+    return torch.empty(size, dtype=torch.int8, device=EmulatedGpu.kind)

@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterator
 from types import TracebackType
 
+from harness.engines.torch.cpu_tensors import EmulatedGpu
 from harness.engines.torch.torch_seam import has_operators
 from harness.errors import MissingPart
 from harness.suite_files import MODULE_PREFIX
@@ -20,6 +21,7 @@ NO_FUNCTION = re.compile(r"module 'torch\._C' has no attribute '(_cuda\w*|_nccl\
 NO_OPERATOR = re.compile(r"'_OpNamespace' '(\w+)' object has no attribute '(\w+)'")
 NO_SHARED_LIBRARY = re.compile(r"(\S+\.so[.\d]*): cannot open shared object file|Could not load this library: (\S+)")
 NO_CUDA = re.compile(r"without ATen_cuda library|Torch not compiled with CUDA enabled")
+NO_XPU = re.compile(r"Torch not compiled with XPU enabled|compiled without XPU support")
 NO_GPU = re.compile(r"no CUDA-capable device is detected|No CUDA GPUs are available|Found no NVIDIA driver")
 """Torch with CUDA, in a process that sees no GPU."""
 COMPILED = re.compile(r"_C(_\w+)?|\w+_(cuda|ext|extension)")
@@ -69,6 +71,10 @@ def _native_code(error: BaseException) -> str | None:
             return f"torch.ops.{operator[1]}.{operator[2]}: no extension that defines it is loaded"
         case OSError() | ImportError() if library := NO_SHARED_LIBRARY.search(text):
             return f"native code in {library[1] or library[2]}, which is not there"
+        case RuntimeError() | AssertionError() | NotImplementedError() if NO_XPU.search(text):
+            return f"native code of torch for Intel's GPUs ({text.splitlines()[0]})"
+        case RuntimeError() | AssertionError() if EmulatedGpu.kind != "cuda":
+            return None  # CUDA is missing beside an Intel GPU too
         case RuntimeError() | AssertionError() if NO_CUDA.search(text) or (_sees_no_gpu() and NO_GPU.search(text)):
             return f"native code of torch for CUDA ({text.splitlines()[0].partition('. ')[0]})"
         case ImportError() if error.name and COMPILED.fullmatch((name := _full_name(error)).rpartition(".")[2]):

@@ -7,10 +7,8 @@ from harness.documents.build_matrix import BuildMatrix, MatrixRow
 from harness.engines.virtual.synchronisation.occupancy import occupancy
 from harness.model.device import DeviceProfile
 from harness.model.kernel_build import BuildFacts, CollectedBuild, CollectedKernel
-from harness.oracles.resources import Shortage, local_bytes, shortages
+from harness.oracles.resources import INTEL_SCRATCH_BYTES, Shortage, local_bytes, shortages
 
-INTEL_SCRATCH_BYTES = 262_144
-"""The most scratch of a hardware thread of Intel GPUs, by an error message of their driver (max permitted PTSS)."""
 INTEL_LANES = 32
 """Lanes of a hardware thread, as Triton's Intel backend usually has them."""
 
@@ -37,7 +35,7 @@ class Cell:
     def exceeds_intel(self) -> bool:
         """True if this local memory would exceed the scratch of an Intel GPU's thread: an estimate.
 
-        Intel's compiler allocates registers otherwise, and no Intel GPU is in the catalogue.
+        Intel's compiler allocates registers otherwise, and Triton's wheel does not have it.
         """
         return self.facts.local_bytes_per_thread * INTEL_LANES > INTEL_SCRATCH_BYTES
 

@@ -12,6 +12,7 @@ class Vendor(StrEnum):
 
     NVIDIA = "cuda"
     AMD = "hip"
+    INTEL = "xpu"
 
 
 class Architecture(StrEnum):
@@ -25,14 +26,21 @@ class Architecture(StrEnum):
     CDNA4 = "cdna4"
     RDNA3 = "rdna3"
     RDNA4 = "rdna4"
+    XE_HPC = "xe_hpc"
+    XE2 = "xe2"
 
 
 Arch = int | str
-"""An architecture as in Triton's target: 90 of an NVIDIA GPU, `gfx942` of an AMD one."""
+"""An architecture: 90 of an NVIDIA GPU and `gfx942` of an AMD one, as in Triton's target; `pvc` of an Intel one."""
+
+
+AMD_PREFIX = "gfx"
 
 
 def vendor_of(arch: Arch) -> Vendor:
-    return Vendor.NVIDIA if isinstance(arch, int) else Vendor.AMD
+    if isinstance(arch, int):
+        return Vendor.NVIDIA
+    return Vendor.AMD if arch.startswith(AMD_PREFIX) else Vendor.INTEL
 
 
 def arch_name(arch: Arch) -> str:
@@ -52,15 +60,21 @@ HIP_THREADS_PER_AXIS = 2**32 - 1
 
 Triton's blocks have their threads along x, so a grid has fewer programs there than along y and z.
 """
+XPU_PROGRAMS_PER_AXIS = 2**31 - 1
+"""The most programs along an axis on an Intel GPU: the launcher of Triton's backend takes the extents as C's `int`.
+
+Level Zero allows 2**32 - 1 groups (its specification, `ze_device_compute_properties_t`).
+"""
 TENSOR_MEMORY_COLUMNS = 512
 """Columns of one SM of compute capability 10.x, the only one with tensor memory (PTX ISA, tcgen05.alloc)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceProfile:
-    """One GPU model, with the figures that the runtime of CUDA or ROCm reports for it.
+    """One GPU model, with the figures that the runtime of CUDA, ROCm or Level Zero reports for it.
 
-    The words are NVIDIA's: of an AMD GPU, an SM is a compute unit, a warp a wave, and shared memory LDS.
+    The words are NVIDIA's: of an AMD GPU, an SM is a compute unit, a warp a wave, and shared memory LDS.  Of an Intel
+    GPU, an SM is an Xe-core, a warp a sub-group, and shared memory SLM.
     """
 
     slug: str
@@ -69,7 +83,7 @@ class DeviceProfile:
     """The answer of `torch.cuda.get_device_name()`: `NVIDIA RTX PRO 6000 Blackwell Workstation Edition`."""
     architecture: Architecture
     capability: tuple[int, int]
-    """The answer of `torch.cuda.get_device_capability()`; (9, 4) of gfx942."""
+    """The answer of `torch.cuda.get_device_capability()`; (9, 4) of gfx942.  Of an Intel GPU its version: (12, 60)."""
     sm_count: int
     shared_bytes_per_block: int
     """The opt-in limit of one CTA (`cudaDevAttrMaxSharedMemoryPerBlockOptin`), for example 101,376 or 232,448."""
@@ -87,7 +101,7 @@ class DeviceProfile:
     max_threads_per_block: int = 1024
     default_shared_bytes_per_block: int = 49152
     processor: str = ""
-    """An AMD GPU's architecture as LLVM and Triton name it: `gfx942`; empty for an NVIDIA GPU."""
+    """An AMD GPU's architecture as LLVM and Triton name it, `gfx942`, or an Intel GPU's, `pvc`; empty for NVIDIA's."""
     xcd_count: int = 1
     """Dies with compute units (XCDs), each with an L2 cache of its own."""
     mall_bytes: int = 0
@@ -99,7 +113,7 @@ class DeviceProfile:
 
     @property
     def arch(self) -> Arch:
-        """The architecture as in Triton's compile target: 90, 100, 120, `gfx942`."""
+        """The architecture: 90, 100, 120, `gfx942`, `pvc`."""
         major, minor = self.capability
         return self.processor or 10 * major + minor
 
@@ -108,21 +122,25 @@ class DeviceProfile:
         """The architecture of an NVIDIA GPU.
 
         Raises:
-            ValueError: it is an AMD GPU.
+            ValueError: it is a GPU of another vendor.
         """
         return int(self.arch)
 
     @property
     def arch_name(self) -> str:
-        """The architecture as people write it: `sm_90`, `gfx942`."""
+        """The architecture as people write it: `sm_90`, `gfx942`, `pvc`."""
         return arch_name(self.arch)
 
     @property
     def multiprocessor(self) -> str:
         """The vendor's short name of what `sm_count` counts."""
-        if self.vendor is Vendor.NVIDIA:
-            return "SM"
-        return "CU" if self.warp_size == WIDE_WAVE else "WGP"
+        match self.vendor:
+            case Vendor.NVIDIA:
+                return "SM"
+            case Vendor.AMD:
+                return "CU" if self.warp_size == WIDE_WAVE else "WGP"
+            case Vendor.INTEL:
+                return "Xe-core"
 
     @property
     def size(self) -> str:
@@ -131,9 +149,13 @@ class DeviceProfile:
 
     def grid_limits(self, threads: int) -> dict[str, int]:
         """Return the largest grid along each axis, in blocks of so many threads."""
-        if self.vendor is Vendor.NVIDIA:
-            return CUDA_GRID_LIMITS
-        return {"x": HIP_THREADS_PER_AXIS // threads, "y": HIP_THREADS_PER_AXIS, "z": HIP_THREADS_PER_AXIS}
+        match self.vendor:
+            case Vendor.NVIDIA:
+                return CUDA_GRID_LIMITS
+            case Vendor.AMD:
+                return {"x": HIP_THREADS_PER_AXIS // threads, "y": HIP_THREADS_PER_AXIS, "z": HIP_THREADS_PER_AXIS}
+            case Vendor.INTEL:
+                return dict.fromkeys("xyz", XPU_PROGRAMS_PER_AXIS)
 
     def with_sm_count(self, sm_count: int) -> "DeviceProfile":
         return replace(self, sm_count=sm_count)

@@ -39,8 +39,8 @@ class EngineTraits:
     """True if it looks into a launch whose compiled code is wrong: it serves `PairedRunRequest.inquiry`."""
     runs_commands: bool = False
     """True if `harness run` checks launches with it."""
-    emulates_amd: bool = False
-    """True if it emulates AMD's GPUs too; others execute PTX, or compile for NVIDIA's."""
+    emulates_all_vendors: bool = False
+    """True if it emulates the GPUs of AMD and Intel too; others execute PTX, or compile for NVIDIA's."""
 
     @property
     def is_virtual(self) -> bool:
@@ -64,7 +64,7 @@ VIRTUAL = EngineTraits(
     has_exact_runs=True,
     checks_tuning=True,
     runs_commands=True,
-    emulates_amd=True,
+    emulates_all_vendors=True,
 )
 PTX = EngineTraits(
     name="ptx",

@@ -1,4 +1,4 @@
-"""The promise that every launch keeps the limits of CUDA, or of HIP on AMD's GPUs."""
+"""The promise that every launch keeps the limits of CUDA, of HIP on AMD's GPUs, or of Triton on Intel's."""
 
 from collections.abc import Iterator
 
@@ -11,6 +11,8 @@ from harness.oracles.base import Evidence, SingleRunOracle
 from harness.oracles.endings import NO_LAUNCH, unfinished
 from harness.oracles.traits import Causality, PromiseScope, Proof, Traits
 
+RUNTIMES = {Vendor.NVIDIA: "CUDA", Vendor.AMD: "HIP", Vendor.INTEL: "Triton's launcher"}
+"""What limits a grid."""
 PORTABLE_CLUSTER = 8
 """The most blocks of a cluster on every GPU that has clusters."""
 LARGEST_CLUSTER = 16
@@ -87,7 +89,7 @@ def violations(launch: Launch, case: Case) -> Iterator[Violation]:
     """
     device = case.device
     yield from _cluster_violations(launch, case)
-    runtime = "CUDA" if device.vendor is Vendor.NVIDIA else "HIP"
+    runtime = RUNTIMES[device.vendor]
     for (axis, limit), programs in zip(_grid_limits(launch, device).items(), launch.grid, strict=True):
         # CUDA's grid is one of blocks, and Triton's launcher multiplies its first extent by the size of a cluster.
         clusters = axis == "x" and launch.num_ctas > 1

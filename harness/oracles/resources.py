@@ -16,6 +16,8 @@ LOCAL_BYTES_PER_THREAD = 512 * 1024
 """The same for all capabilities (CUDA C++ Programming Guide, technical specifications per compute capability)."""
 AMD_SCRATCH_BYTES_PER_WAVE = 8_387_584
 """The largest size that COMPUTE_TMPRING_SIZE.WAVESIZE can hold (ROCm's runtime, `MAX_WAVE_SCRATCH`)."""
+INTEL_SCRATCH_BYTES = 262_144
+"""The most scratch of a hardware thread of Intel GPUs, by an error message of their driver (max permitted PTSS)."""
 
 FIRST_MEANING = (
     "The autotuner skips this config where it measures.  Where it measures nothing, all configs seem equal, and it "
@@ -171,9 +173,13 @@ def shortages(resources: Resources, device: DeviceProfile) -> Iterator[Shortage]
 
 
 def _local_limit(device: DeviceProfile) -> int:
-    if device.vendor is Vendor.NVIDIA:
-        return LOCAL_BYTES_PER_THREAD
-    return AMD_SCRATCH_BYTES_PER_WAVE // device.warp_size
+    match device.vendor:
+        case Vendor.NVIDIA:
+            return LOCAL_BYTES_PER_THREAD
+        case Vendor.AMD:
+            return AMD_SCRATCH_BYTES_PER_WAVE // device.warp_size
+        case Vendor.INTEL:
+            return INTEL_SCRATCH_BYTES // device.warp_size
 
 
 def local_bytes(resources: Resources, device: DeviceProfile) -> int:
@@ -181,7 +187,7 @@ def local_bytes(resources: Resources, device: DeviceProfile) -> int:
 
     ROCm reserves less where memory is short, and lets fewer waves run: it has no such limit.
     """
-    if device.vendor is Vendor.AMD:
+    if device.vendor is not Vendor.NVIDIA:
         return 0
     return resources.spill_bytes * device.max_threads_per_sm * device.sm_count
 

@@ -5,8 +5,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TypeVar
 
 from harness.documents.build_matrix import BuildMatrix
-from harness.matrix.cells import INTEL_LANES, INTEL_SCRATCH_BYTES, Cell
+from harness.matrix.cells import INTEL_LANES, Cell
 from harness.matrix.kernel_summaries import KernelSummary, scratch_of, summaries
+from harness.oracles.resources import INTEL_SCRATCH_BYTES
 from harness.wording import counted
 
 T = TypeVar("T")

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+from harness.catalogue import devices, gap
 from harness.documents.campaign import CampaignReport, VerdictCount
 from harness.documents.op_checks import SECOND_RUN_WORDS, OpChecks, UncheckedOp, by_op, impossible
 from harness.model.paired_run import SecondRun
@@ -14,7 +15,7 @@ from harness.wording import counted
 REASONS = 5
 CUT_OFF = 3
 NOT_WATCHED = "no launch was seen: this says nothing about the kernels"
-UNFINISHED = ": the compiler pipeline runs in the background and had not finished the others"
+UNFINISHED = "the compiler pipeline runs in the background and had not finished the others"
 STEP_WIDTH = len("harness report 01234567 --issue")
 FEW_CASES = 10
 LONG_S = 45
@@ -169,8 +170,16 @@ def checks(verdicts: Iterable[VerdictCount], rows: Iterable[OpChecks]) -> Iterat
 def build_lines(report: CampaignReport) -> Iterator[str]:
     """Yield the line about the builds whose resources were checked, if there are builds."""
     if report.builds:
-        rest = "" if report.compiled_builds == report.builds else UNFINISHED
+        is_complete = report.compiled_builds == report.builds
+        rest = "" if is_complete else f": {'; '.join(_gaps(report)) or UNFINISHED}"
         yield f"resources checked for {report.compiled_builds} of {report.builds} compiled kernels{rest}"
+
+
+def _gaps(report: CampaignReport) -> tuple[str, ...]:
+    """Return why nothing is known of machine code for devices of the search, each reason once."""
+    slugs = {device.partition(" ")[0] for device in report.devices}
+    reasons = (gap(device, report.versions.get("triton", "0")) for device in devices() if device.slug in slugs)
+    return tuple(dict.fromkeys(filter(None, reasons)))
 
 
 def eager_lines(rows: Iterable[OpChecks]) -> Iterator[str]:

@@ -198,7 +198,7 @@ def load_devices(names: str | None, sm_count: int | None, engine: EngineTraits =
         raise UsageError("--device names no device")
     devices = catalogue.find_all(",".join(_parts(names or USUAL_DEVICES)), sm_count=sm_count)
     for device in devices:
-        if device.vendor is Vendor.AMD and not engine.emulates_amd:
+        if device.vendor is not Vendor.NVIDIA and not engine.emulates_all_vendors:
             raise UsageError(
                 f"--engine {engine} runs what is compiled for NVIDIA's GPUs: leave it out for {device.slug}"
             )

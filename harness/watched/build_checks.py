@@ -108,7 +108,10 @@ class BuildChecks:
             is_unknown = any(isinstance(verdict, Abstain) for verdict in verdicts)
             outcomes[record.launch.build] = Outcome.FAIL if fails else Outcome.ABSTAIN if is_unknown else Outcome.PASS
         return BuildVerdicts(
-            failures=tuple(failures), builds=len(outcomes), compiled=len(known), outcomes=tuple(outcomes.values())
+            failures=tuple(failures),
+            builds=len(outcomes),
+            compiled=sum(not needs.unknown for needs in known.values()),
+            outcomes=tuple(outcomes.values()),
         )
 
     def _known(self, launched: Iterable[LaunchedBuild]) -> dict[str, Resources]:

@@ -19,6 +19,7 @@ import triton.language as tl
 from triton import JITFunction
 from triton.tools.tensor_descriptor import TensorDescriptor
 
+from harness.engines.torch.cpu_tensors import EmulatedGpu
 from harness.engines.torch.torch_seam import plain_torch, without_dispatch_modes
 from harness.engines.triton.driver import LaunchRequest
 from harness.engines.triton.triton_seam import has_allocator
@@ -196,9 +197,10 @@ def _own_module(name: str, file: Path) -> ModuleType:
 def _storage(values: torch.Tensor, fresh_type: str) -> torch.Tensor:
     """Return memory on the GPU with these bytes.  What was never stored to is poisoned again."""
     if not fresh_type:
-        return torch.zeros_like(values, device="cuda").copy_(values)  # a factory: on hardware, between redzones
+        # A factory: on hardware its memory is between redzones.
+        return torch.zeros_like(values, device=EmulatedGpu.kind).copy_(values)
     kind: torch.dtype = getattr(torch, fresh_type)
-    tensor = torch.empty(values.numel() // kind.itemsize, dtype=kind, device="cuda").view(torch.uint8)
+    tensor = torch.empty(values.numel() // kind.itemsize, dtype=kind, device=EmulatedGpu.kind).view(torch.uint8)
     tensor.copy_(values[: tensor.numel()])
     return tensor
 
@@ -208,7 +210,7 @@ def _decoded(value: Plain, storages: Sequence[torch.Tensor], path: Path) -> Any:
         case {"storage": int(index), "dtype": str(dtype), "size": size, "stride": stride, "offset": offset}:
             kind = getattr(torch, dtype)
             if index < 0:
-                return torch.empty(size, dtype=kind, device="cuda")
+                return torch.empty(size, dtype=kind, device=EmulatedGpu.kind)
             flat = storages[index].view(kind) if kind is not torch.uint8 else storages[index]
             return flat.as_strided(size, stride, offset)
         case {"type": str(name)}:

@@ -37,6 +37,10 @@ def test_kinds_of_checks_that_an_op_never_got_are_named() -> None:
     }
 
 
+def test_resources_that_no_backend_knows_are_not_untried() -> None:
+    assert untried([OpChecks(op=NORM.op, device="bmg", passed=1, builds=3)]) == {}
+
+
 def test_a_check_on_one_device_is_enough() -> None:
     assert untried([NORM, OpChecks(op=NORM.op, device="b200", passed=1, oversized=1, may_be_oversized=True)]) == {}
 

@@ -69,6 +69,12 @@ def test_resources_of_all_kernels_need_no_explanation() -> None:
     assert "resources checked for 9 of 9 compiled kernels" in list(summary(replace(CHECKED, compiled_builds=9)))
 
 
+def test_the_summary_says_that_intel_gpus_have_no_backend() -> None:
+    report = replace(CHECKED, compiled_builds=0, devices=("h200 (132 SMs, sm_90)", "pvc (64 Xe-cores, pvc)"))
+    why = "Triton 3.6.0 has no backend for Intel's GPUs"
+    assert f"resources checked for 0 of 9 compiled kernels: {why}" in list(summary(report))
+
+
 def test_a_pair_that_a_device_lacks_is_named() -> None:
     rows = (ROWS[0], replace(ROWS[1], op=OP.id, device="a100"))
     report = replace(REPORT, findings=(), op_checks=rows, unchecked=unchecked(rows))

@@ -4,8 +4,9 @@ from dataclasses import replace
 
 import pytest
 
+from harness.catalogue import find
 from harness.execution.paired_run_policy import is_sampled
-from harness.execution.reruns import AUTOTUNER_CHECKS, Rerun, autotuner_check, seed_asking
+from harness.execution.reruns import AUTOTUNER_CHECKS, Rerun, autotuner_check, call_check, seed_asking
 from harness.model.case import CallContext, Scale
 from harness.model.paired_run import SecondRun
 from harness.oracles import registry
@@ -24,6 +25,12 @@ def test_sampled_scouts_of_an_autotuned_op_have_every_check() -> None:
     for threads in (False, True):
         sampled = sampled_scouts(replace(OP, threads=threads), DEVICE, LaunchFeedback(configs={KERNEL: 6}))
         assert set(map(autotuner_check, sampled)) == set(AUTOTUNER_CHECKS) - (set() if threads else {Rerun.THREADS})
+
+
+def test_graphs_of_intel_gpus_are_not_checked() -> None:
+    case = replace(SIMPLEST, seed=seed_asking(0, {SecondRun.GRAPH}))
+    assert call_check(replace(OP, graphs=True), case) is Rerun.GRAPH
+    assert call_check(replace(OP, graphs=True), replace(case, device=find("pvc"))) is None
 
 
 def test_other_ops_get_no_such_cases() -> None:

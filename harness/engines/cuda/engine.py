@@ -19,9 +19,9 @@ from harness.engines.cuda.sanitizers.fpsan_runs import Bits, compare_configs
 from harness.engines.cuda.sanitizers.instrumentation import Instrumenting
 from harness.engines.cuda.sanitizers.instrumented_builds import InstrumentedBuilds, enable_instrumentation, obstacle
 from harness.engines.cuda.sanitizers.sanitized_memory import memory_for
+from harness.engines.torch.gpu_properties import gpu_properties
 from harness.engines.torch.inductor.inductor_emulation import load_dynamo
 from harness.engines.torch.native_refusals import refuse_cuda_graphs
-from harness.engines.torch.torch_emulation import gpu_properties
 from harness.engines.torch.torch_seam import RUN
 from harness.engines.triton import triton_seam
 from harness.engines.triton.hardware_driver import RealDriver

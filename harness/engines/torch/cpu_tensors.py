@@ -1,4 +1,6 @@
-"""CPU tensors that look like CUDA tensors to a library: a torch function mode between the library and torch.
+"""CPU tensors that look like tensors of a GPU to a library: a torch function mode between the library and torch.
+
+The device is `cuda:0`, for Intel's GPUs `xpu:0`.  Of CUDA:
 
 * `device="cuda"`, `.cuda()`, `.to("cuda")` and `pin_memory` give CPU tensors.
 * `x.is_cuda` is true and `x.device` is `cuda:0` for every tensor, even one made with `device="cpu"`; not with `meta`.
@@ -26,27 +28,40 @@ from harness.engines.torch.torch_seam import RUN
 from harness.patches import PATCHES
 
 CPU = torch.device("cpu")
-GPU = torch.device("cuda", 0)
+
+
+class EmulatedGpu:
+    """The torch device of the GPU that this process emulates."""
+
+    kind = "cuda"
+    device = torch.device("cuda", 0)
+
+    @classmethod
+    def choose(cls, kind: str) -> None:
+        """Let tensors be on `cuda:0` or `xpu:0` from now on.  Modes that are entered already keep their device."""
+        cls.kind, cls.device = kind, torch.device(kind, 0)
 
 
 class CpuTensors(TorchFunctionMode):
-    """Lets a library that works on CUDA tensors work on CPU tensors."""
+    """Lets a library that works on tensors of a GPU work on CPU tensors."""
 
     def __init__(self) -> None:
         super().__init__()
+        gpu, is_xpu = EmulatedGpu.device, EmulatedGpu.kind == "xpu"
         self._answers: dict[Any, Callable[..., Any]] = {
             torch.Tensor.to: _to,
             torch.Tensor.histc: _histogram,
             torch.histc: _histogram,
             functional.cross_entropy: _in_float32(functional.cross_entropy),
             functional.nll_loss: _in_float32(functional.nll_loss),
-            torch.Tensor.cuda: lambda tensor, *_, **__: tensor,
+            torch.Tensor.xpu if is_xpu else torch.Tensor.cuda: lambda tensor, *_, **__: tensor,
             torch.Tensor.cpu: lambda tensor, *_, **__: tensor.clone(),
             torch.Tensor.pin_memory: lambda tensor, *_, **__: tensor,
-            torch.Tensor.get_device: lambda tensor: tensor.get_device() if tensor.is_meta else GPU.index,
-            _getter(torch.Tensor.is_cuda): lambda tensor: not tensor.is_meta,
+            torch.Tensor.get_device: lambda tensor: tensor.get_device() if tensor.is_meta else gpu.index,
+            _getter(torch.Tensor.is_cuda): lambda tensor: not (is_xpu or tensor.is_meta),
+            _getter(torch.Tensor.is_xpu): lambda tensor: is_xpu and not tensor.is_meta,
             _getter(torch.Tensor.is_cpu): lambda _: False,
-            _getter(torch.Tensor.device): lambda tensor: tensor.device if tensor.is_meta else GPU,
+            _getter(torch.Tensor.device): lambda tensor: tensor.device if tensor.is_meta else gpu,
         }
 
     def __torch_function__(
@@ -56,11 +71,11 @@ class CpuTensors(TorchFunctionMode):
         args: tuple[Any, ...] = (),
         kwargs: dict[str, Any] | None = None,
     ) -> Any:
-        """Answer questions about devices; call everything else with CPU in the place of CUDA."""
+        """Answer questions about devices; call everything else with CPU in the place of the GPU."""
         kwargs = kwargs or {}
         if (answer := self._answers.get(func)) is not None:
             return answer(*args, **kwargs)
-        if _means_cuda(kwargs.get("device")):
+        if _means_gpu(kwargs.get("device")):
             kwargs = {**kwargs, "device": CPU}
         if kwargs.get("pin_memory"):
             kwargs = {**kwargs, "pin_memory": False}
@@ -116,19 +131,19 @@ def keep_answering_in_backward() -> None:
     PATCHES.replace(torch.autograd, "has_torch_function", no_mode, why=why, releases=RUN)
 
 
-def let_default_device_be_cuda() -> None:
-    """Support `torch.set_default_device("cuda")` and `with torch.device("cuda"):`.
+def let_default_device_be_gpu() -> None:
+    """Support `torch.set_default_device("cuda")` and `with torch.device("cuda"):`, or `xpu`.
 
-    Both push a mode of torch below ours, which would make real CUDA tensors.
+    Both push a mode of torch below ours, which would make real tensors of the GPU.
     """
     context: Any = torch.utils._device.DeviceContext  # noqa: SLF001 - the mode that both use
     original = context.__init__
 
     def on_cpu(self: Any, device: Any) -> None:
-        original(self, CPU if _means_cuda(device) else device)
+        original(self, CPU if _means_gpu(device) else device)
 
     PATCHES.replace(
-        context, "__init__", on_cpu, why="its mode is below ours, and would make CUDA tensors", releases=RUN
+        context, "__init__", on_cpu, why="its mode is below ours, and would make tensors of the GPU", releases=RUN
     )
 
 
@@ -136,7 +151,7 @@ def _to(tensor: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
     device = kwargs.get("device", args[0] if args else None)
     if _means_cpu(device) and len(args) < 4:  # a fourth positional argument is `copy`
         kwargs = {**kwargs, "copy": True}
-    if _means_cuda(device):
+    if _means_gpu(device):
         if "device" in kwargs:
             kwargs = {**kwargs, "device": CPU}
         else:
@@ -144,12 +159,12 @@ def _to(tensor: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
     return tensor.to(*args, **kwargs)
 
 
-def _means_cuda(device: Any) -> bool:
+def _means_gpu(device: Any) -> bool:
     match device:
         case torch.device(type=kind):
-            return kind == "cuda"
+            return kind == EmulatedGpu.kind
         case str():
-            return device.partition(":")[0] == "cuda"
+            return device.partition(":")[0] == EmulatedGpu.kind
         case bool() | None:
             return False
         case _:

@@ -26,6 +26,12 @@ def refuse_cuda_graphs() -> None:
         _refuse(module, {"graph_pool_handle": "CUDA graphs (torch.cuda.graph_pool_handle)"})
 
 
+def refuse_xpu_graphs() -> None:
+    """Make the creation of a graph of an Intel GPU raise, if this release of torch has them."""
+    if hasattr(torch.xpu, "XPUGraph"):
+        _refuse(torch.xpu.XPUGraph, {"__new__": "graphs of Intel's GPUs (torch.xpu.XPUGraph)"})
+
+
 def refuse_cpp_extensions() -> None:
     """Make torch's builder of C++ extensions raise once it is imported.  Its import takes too long for every worker."""
     change_when_imported(EXTENSIONS, _refuse_building)

@@ -18,7 +18,7 @@ from harness.engines.torch.capture_order import (
     CaptureOrder,
     CapturePoint,
 )
-from harness.engines.torch.cpu_tensors import GPU
+from harness.engines.torch.cpu_tensors import EmulatedGpu
 
 _NUMBERS = itertools.count(1)
 
@@ -26,7 +26,6 @@ _NUMBERS = itertools.count(1)
 class Stream:
     """A stream of the emulated GPU."""
 
-    device = GPU
     device_index = 0
     priority = 0
 
@@ -35,6 +34,15 @@ class Stream:
         self.cuda_stream = self.stream_id = next(_NUMBERS) if named is None else named
         self._outer: list[Stream] = []
         """The streams that were current before each `with` of this one."""
+
+    @property
+    def device(self) -> torch.device:
+        return EmulatedGpu.device
+
+    @property
+    def sycl_queue(self) -> int:
+        """The number of the stream, as `torch.xpu.Stream` names it."""
+        return self.cuda_stream
 
     def __enter__(self) -> Self:
         self._outer.append(current_stream())

@@ -1,5 +1,7 @@
 """The emulation of a GPU by torch: `torch.cuda` and `torch.accelerator` answer for it, until `PATCHES` are undone.
 
+For an Intel GPU `torch.xpu` answers, and `torch.cuda` answers as it does where there is no CUDA.
+
 Only child processes import this file.  `cpu_tensors` emulates tensors, and the driver in `harness.engines.triton`
 makes Triton answer for the device.
 
@@ -21,14 +23,20 @@ Not emulated:
 import sys
 from collections.abc import Callable
 from functools import wraps
-from types import ModuleType, SimpleNamespace
+from types import ModuleType
 from typing import Any
 
 import torch
 
 from harness.engines.torch.captured_graphs import emulate_cuda_graphs
-from harness.engines.torch.cpu_tensors import CpuTensors, keep_answering_in_backward, let_default_device_be_cuda
-from harness.engines.torch.native_refusals import refuse_cpp_extensions
+from harness.engines.torch.cpu_tensors import (
+    CpuTensors,
+    EmulatedGpu,
+    keep_answering_in_backward,
+    let_default_device_be_gpu,
+)
+from harness.engines.torch.gpu_properties import GpuProperties, gpu_properties, xpu_capability, xpu_properties
+from harness.engines.torch.native_refusals import refuse_cpp_extensions, refuse_xpu_graphs
 from harness.engines.torch.streams import (
     DeviceContext,
     DeviceGuard,
@@ -48,13 +56,17 @@ from harness.engines.torch.streams import (
 )
 from harness.engines.torch.torch_seam import RUN
 from harness.errors import WorkerError
-from harness.model.device import WIDE_WAVE, DeviceProfile, Vendor
-from harness.patches import PATCHES
+from harness.model.device import DeviceProfile, Vendor
+from harness.patches import ABSENT, PATCHES
 
 CUDA_VERSION = "13.0"
 """The value of `torch.version.cuda` if torch was built without CUDA: new enough for every GPU of the catalogue."""
 HIP_VERSION = "7.0.51831"
 """The value of `torch.version.hip` for an AMD GPU: ROCm 7.0, the first release for all of the catalogue."""
+
+
+XPU_VERSION = "20250302"
+"""The value of `torch.version.xpu` for an Intel GPU: the oneAPI compiler of torch 2.11 to 2.13."""
 
 
 class DeviceNotEmulated(WorkerError):
@@ -78,8 +90,12 @@ class _EmulatedDevice:
     @property
     def properties(self) -> "GpuProperties":
         # Torch returns the same object each time.
-        self._properties = self._properties or gpu_properties(self.profile)
+        self._properties = self._properties or (xpu_properties if self.is_xpu else gpu_properties)(self.profile)
         return self._properties
+
+    @property
+    def is_xpu(self) -> bool:
+        return self.profile.vendor is Vendor.INTEL
 
     def choose(self, profile: DeviceProfile) -> None:
         self._profile, self._properties = profile, None
@@ -98,7 +114,26 @@ def emulate_torch(profile: DeviceProfile) -> None:
     _emulated.choose(profile)
     if profile.vendor is Vendor.AMD:
         _replace(torch.version, {"cuda": None, "hip": HIP_VERSION}, "libraries ask torch for its ROCm")
+    elif profile.vendor is Vendor.INTEL:
+        _answer_for_xpu()
     CpuTensors().__enter__()
+
+
+def _answer_for_xpu() -> None:
+    EmulatedGpu.choose("xpu")
+    _replace(torch.version, {"cuda": None, "xpu": XPU_VERSION}, "libraries ask torch for its oneAPI")
+    absent = "there is no CUDA beside an Intel GPU"
+    for module in (torch.cuda, torch.cuda.random, torch.cuda.memory, torch.cuda.nvtx, torch.backends.cuda):
+        own = {patch.name: patch.original for patch in reversed(tuple(PATCHES)) if patch.owner is module}
+        _replace(module, {name: original for name, original in own.items() if original is not ABSENT}, absent)
+    answers = "it answers for the emulated GPU"
+    everything = _device_answers() | _stream_answers() | _memory_answers() | _random_answers()
+    of_xpu = {"get_device_capability": lambda device=None: xpu_capability(_emulated.profile)}  # noqa: ARG005 - torch's name
+    _replace(torch.xpu, _existing(torch.xpu, everything) | of_xpu, answers)
+    _replace(torch.xpu.random, _existing(torch.xpu.random, _random_answers()), answers)
+    _replace(torch.xpu.memory, _existing(torch.xpu.memory, _memory_answers()), answers)
+    _add_where_compiled_in({"_xpu_getCurrentRawStream": raw_stream})
+    refuse_xpu_graphs()
 
 
 def install_emulation() -> None:
@@ -114,14 +149,11 @@ def install_emulation() -> None:
     _replace(torch.accelerator, _existing(torch.accelerator, _accelerator_answers()), answers)
     _replace(torch.backends.cuda, {"is_built": lambda: True}, answers)
     native = sys.modules["torch._C"]
-    where_compiled_in = {
-        "_cuda_getCurrentRawStream": raw_stream,
-        "_cuda_CUDAAllocator_AllocatorState": type("AllocatorState", (), {}),
-    }
-    _replace(
-        native,
-        {name: answer for name, answer in where_compiled_in.items() if not hasattr(native, name)},
-        "Inductor and the reset of TorchDynamo import it where CUDA is compiled in",
+    _add_where_compiled_in(
+        {
+            "_cuda_getCurrentRawStream": raw_stream,
+            "_cuda_CUDAAllocator_AllocatorState": type("AllocatorState", (), {}),
+        }
     )
     _replace(native, _each(_zero, "_accelerator_exchangeDevice", "_accelerator_maybeExchangeDevice"), answers)
     _replace(
@@ -137,15 +169,24 @@ def install_emulation() -> None:
     emulate_cuda_graphs()
     refuse_cpp_extensions()
     keep_answering_in_backward()
-    let_default_device_be_cuda()
+    let_default_device_be_gpu()
+
+
+def _add_where_compiled_in(answers: dict[str, Any]) -> None:
+    native = sys.modules["torch._C"]
+    _replace(
+        native,
+        {name: answer for name, answer in answers.items() if not hasattr(native, name)},
+        "Inductor and the reset of TorchDynamo import it where the GPU's runtime is compiled in",
+    )
 
 
 def _of_cpu_too(setter: Callable[..., None]) -> Callable[..., None]:
-    """Return a setter of autocast that means the CPU's tensors as well, if it is about CUDA's."""
+    """Return a setter of autocast that means the CPU's tensors as well, if it is about the GPU's."""
 
     def set_both(*args: Any) -> None:
         setter(*args)
-        if args[0] == "cuda":
+        if args[0] == EmulatedGpu.kind:
             setter("cpu", *args[1:])
 
     return set_both
@@ -224,7 +265,7 @@ def _random_answers() -> dict[str, Any]:
 def _accelerator_answers() -> dict[str, Any]:
     return {
         "is_available": lambda: True,
-        "current_accelerator": lambda check_available=False: torch.device("cuda"),  # noqa: ARG005 - torch's name
+        "current_accelerator": lambda check_available=False: torch.device(EmulatedGpu.kind),  # noqa: ARG005 - torch's name
         "device_count": lambda: 1,
         **_each(_zero, "current_device_index", "current_device_idx"),
         **_each(_checking, "set_device_index", "set_device_idx"),
@@ -236,59 +277,8 @@ def _accelerator_answers() -> dict[str, Any]:
     }
 
 
-def gpu_properties(profile: DeviceProfile) -> "GpuProperties":
-    """Return the result of `torch.cuda.get_device_properties`: the fields of torch 2.11 to 2.13 on a GPU, read-only."""
-    major, minor = profile.capability
-    of_cuda = (
-        {}
-        if profile.vendor is Vendor.AMD
-        else {
-            "shared_memory_per_block_optin": profile.shared_bytes_per_block,
-            "shared_memory_per_multiprocessor": profile.shared_bytes_per_sm,
-        }
-    )
-    return GpuProperties(
-        **of_cuda,
-        name=profile.name,
-        major=major,
-        minor=minor,
-        multi_processor_count=profile.sm_count,
-        total_memory=profile.memory_bytes,
-        L2_cache_size=profile.l2_bytes,
-        warp_size=profile.warp_size,
-        max_threads_per_block=profile.max_threads_per_block,
-        max_threads_per_multi_processor=profile.max_threads_per_sm,
-        regs_per_multiprocessor=profile.registers_per_sm,
-        shared_memory_per_block=profile.default_shared_bytes_per_block,
-        clock_rate=profile.sm_clock_khz,
-        memory_clock_rate=profile.memory_clock_khz,
-        memory_bus_width=profile.memory_bus_bits,
-        gcnArchName=_gcn_arch_name(profile),
-        is_integrated=0,
-        is_multi_gpu_board=0,
-        pci_bus_id=0,
-        pci_device_id=0,
-        pci_domain_id=0,
-        uuid="00000000-0000-0000-0000-000000000000",
-    )
-
-
-def _gcn_arch_name(profile: DeviceProfile) -> str:
-    """Return the name of an AMD GPU's processor with its features, as HIP has it; CUDA builds give the GPU's name."""
-    if profile.vendor is Vendor.NVIDIA:
-        return profile.name
-    return f"{profile.processor}:sramecc+:xnack-" if profile.warp_size == WIDE_WAVE else profile.processor
-
-
-class GpuProperties(SimpleNamespace):
-    """A read-only namespace, like torch's own object."""
-
-    def __setattr__(self, name: str, value: object) -> None:
-        raise AttributeError(f"the properties of a GPU are read-only: {name}")
-
-
 def _module_of(device: Any = None) -> ModuleType:
-    kind = "cuda" if device is None or isinstance(device, int) else torch.device(device).type
+    kind = EmulatedGpu.kind if device is None or isinstance(device, int) else torch.device(device).type
     return getattr(torch, kind)
 
 

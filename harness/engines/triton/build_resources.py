@@ -9,6 +9,7 @@ from typing import Any
 
 import triton
 
+from harness.catalogue import no_backend
 from harness.engines.triton.later_stages import REFUSALS, CompiledBinary, compile_to_binary, target
 from harness.engines.triton.machine_code import amd_facts
 from harness.model.device import Arch, Vendor, vendor_of
@@ -32,6 +33,8 @@ def compile_resources(ttir: str, arch: Arch, options: Mapping[str, Any]) -> Reso
 
     `Resources.failure` holds a refusal of the compiler, `Resources.unknown` a failure of this machine.
     """
+    if vendor_of(arch) is Vendor.INTEL:
+        return Resources.not_known(no_backend(triton.__version__))
     if state.elsewhere is not None:
         return state.elsewhere(ttir, arch, options)
     set_options = {name: value for name, value in options.items() if value is not None}

@@ -14,8 +14,9 @@ from typing import Any, Protocol
 import torch
 
 from harness.engines.torch.captured_graphs import capture_line, current_capture
+from harness.engines.torch.cpu_tensors import EmulatedGpu
 from harness.engines.torch.streams import raw_stream
-from harness.engines.triton.later_stages import target
+from harness.engines.triton.intel_backend import target_of
 from harness.engines.triton.source_paths import loaded_files, relocated
 from harness.engines.triton.triton_seam import ConfigChooser, kernel_source
 from harness.errors import NoSuchFunction
@@ -131,6 +132,7 @@ class VirtualDriver:
         self.utils: Any = _Utilities(profile)
         self.launcher_cls: Callable[[Any, Any], Callable[..., None]] = self._make_launcher
         self._on_launch = on_launch
+        self._target = target_of(profile)
 
     @classmethod
     def is_active(cls) -> bool:
@@ -140,7 +142,7 @@ class VirtualDriver:
         return ty  # no launcher is compiled as C++
 
     def get_current_target(self) -> Any:
-        return target(self.profile.arch)
+        return self._target
 
     def get_current_device(self) -> int:
         return 0
@@ -155,11 +157,11 @@ class VirtualDriver:
         return self.profile.capability
 
     def get_active_torch_device(self) -> torch.device:
-        return torch.device("cuda", self.get_current_device())
+        return EmulatedGpu.device
 
     def get_device_interface(self) -> Any:
-        """Return torch.cuda, which is emulated from the same profile."""
-        return torch.cuda
+        """Return torch.cuda, or torch.xpu, which is emulated from the same profile."""
+        return getattr(torch, EmulatedGpu.kind)
 
     def get_empty_cache_for_benchmark(self) -> torch.Tensor:
         """Return a small tensor in place of the buffer that clears the L2 cache."""

@@ -21,16 +21,18 @@ from triton.compiler.compiler import AsmDict, CompiledKernel, make_backend
 from triton.compiler.errors import CompileTimeAssertionFailure
 from triton.runtime.errors import OutOfResources, PTXASError
 
+from harness.catalogue import no_backend
 from harness.engines.triton.triton_releases import TESTED
+from harness.errors import CannotExecute
 from harness.model.device import Arch, Vendor, vendor_of
 from harness.patches import PATCHES
 
 REFUSALS = (OutOfResources, PTXASError, CompileTimeAssertionFailure)
 """The classes of `REFUSED_BUILDS`."""
-BINARIES = {Vendor.NVIDIA: "cubin", Vendor.AMD: "hsaco"}
+BINARIES = {Vendor.NVIDIA: "cubin", Vendor.AMD: "hsaco", Vendor.INTEL: "spv"}
 """The last stage."""
-ASSEMBLY = {Vendor.NVIDIA: "ptx", Vendor.AMD: "amdgcn"}
-"""The stage whose result is assembly as text."""
+ASSEMBLY = {Vendor.NVIDIA: "ptx", Vendor.AMD: "amdgcn", Vendor.INTEL: "llir"}
+"""The stage whose result is assembly as text.  Nothing here compiles as far as that for Intel's GPUs."""
 FIRST_STAGES = ("ttir", "ttgir")
 """The last text of a kernel here: Gluon's begin as TTGIR."""
 MIDDLE_STAGES = ("ttgir", "llir")
@@ -53,7 +55,7 @@ WIDE_WAVES = re.compile(r"gfx9")
 
 
 def target(arch: Arch) -> GPUTarget:
-    """Return Triton's compilation target."""
+    """Return Triton's compilation target for machine code: of an NVIDIA or AMD GPU."""
     lanes = 64 if isinstance(arch, str) and WIDE_WAVES.match(arch) else 32
     return GPUTarget(str(vendor_of(arch)), arch, lanes)
 
@@ -190,7 +192,13 @@ class _RequestedTexts(AsmDict):
 
 
 def _compiled_further(ttir: str, metadata: Any) -> Any:
-    """Compile a kernel with the options that it was compiled with.  Exceptions of Triton pass through."""
+    """Compile a kernel with the options that it was compiled with.  Exceptions of Triton pass through.
+
+    Raises:
+        CannotExecute: it is for an Intel GPU.
+    """
+    if metadata.target.backend == Vendor.INTEL:
+        raise CannotExecute(no_backend(triton.__version__))
     known: Any = make_backend(metadata.target).parse_options({})
     options = {field.name: getattr(metadata, field.name, None) for field in fields(known)}
     set_options = {name: _hashable(value) for name, value in options.items() if value is not None}

@@ -13,11 +13,14 @@ import threading
 import traceback
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from importlib.metadata import version
 from pathlib import Path
 from tempfile import TemporaryFile
 from typing import Any, TextIO
 
-from harness.model.device import Arch
+from harness.catalogue import no_backend
+from harness.errors import CannotExecute
+from harness.model.device import Arch, Vendor, vendor_of
 
 LIMIT_S = 120.0
 """The longest compilation of one build."""
@@ -38,7 +41,10 @@ def compiled_text(ttir: str, stage: str, arch: Arch, options: Mapping[str, Any])
 
     Raises:
         RuntimeError: the kernel does not compile, the compiler crashes, or it takes too long.
+        CannotExecute: it is for an Intel GPU.
     """
+    if vendor_of(arch) is Vendor.INTEL:
+        raise CannotExecute(no_backend(version("triton")))
     if state.elsewhere is not None:
         return state.elsewhere(ttir, stage, arch, options)
     return _compilers.text(json.dumps({"ttir": ttir, "stage": stage, "arch": arch, "options": dict(options)}))

@@ -71,3 +71,29 @@ def test_streams_and_events_are_always_finished() -> None:
 
 def test_seeds_reach_the_only_generator() -> None:
     assert facts("h200")["random"] == {"seeded": True, "restored": True}
+
+
+def test_torch_of_an_intel_gpu_has_xpu_and_no_cuda() -> None:
+    profile = find("bmg")
+    assert report_of("program_xpu_facts.py", "bmg") == {
+        "cuda": [False, 0, False, None],
+        "refused": [
+            "AssertionError: Torch not compiled with CUDA enabled",
+            "AssertionError: Torch not compiled with CUDA enabled",
+            "AssertionError: Torch not compiled with CUDA enabled",
+            "CannotExecute: graphs of Intel's GPUs (torch.xpu.XPUGraph)",
+            "AssertionError: Invalid device id: 1; the emulated machine has one GPU",
+            "CannotExecute: programs of torch.compile for Intel's GPUs",
+        ],
+        "xpu": [True, 1, 0, "Intel(R) Arc(TM) B580 Graphics"],
+        "version": True,
+        "memory": [profile.memory_bytes] * 2,
+        "properties": [20, 160, "20.1.4", profile.name],
+        "capability": [[16, 32], 21479031808, True],
+        "accelerator": ["xpu", "torch.xpu"],
+        "tensor": ["xpu:0", True, False, False, "xpu:0"],
+        "moved": [True, False],
+        "in_backward": ["xpu:0 True"],
+        "stream": [True, 0, True],
+        "autocast": "torch.bfloat16",
+    }

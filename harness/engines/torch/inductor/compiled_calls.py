@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from harness.engines.torch.cpu_tensors import EmulatedGpu
 from harness.engines.torch.inductor.device_guard import install_device_guard
 from harness.engines.torch.inductor.inductor_emulation import EMULATION, check_release
 from harness.errors import CannotExecute
@@ -64,7 +65,13 @@ def call_compiled(
 
 @cache
 def emulated() -> "EmulatedInductor":
-    """Return Inductor for the emulated device; the first call installs it."""
+    """Return Inductor for the emulated device; the first call installs it.
+
+    Raises:
+        CannotExecute: the virtual GPU cannot compile programs here.
+    """
+    if EmulatedGpu.kind != "cuda":
+        raise CannotExecute("programs of torch.compile for Intel's GPUs")
     from harness.engines.torch.inductor.inductor_seam import EmulatedInductor  # noqa: PLC0415 - of known releases alone
 
     assert EMULATION.choice is not None, "an engine emulates a device first"

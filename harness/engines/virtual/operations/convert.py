@@ -72,7 +72,7 @@ def float_to_float(machine: Machine, operation: Operation, frame: list[Value]) -
 
 def _to_float8(arch: Arch, value: Array, kinds: tuple[str, str], *, is_toward_zero: bool) -> Array:
     source, target = kinds
-    if isinstance(arch, str):  # each step of AMD's conversions is exact or rounds to nearest
+    if isinstance(arch, str):  # each step of AMD's conversions is exact or rounds to nearest; assumed of Intel's too
         if is_toward_zero:
             raise CannotExecute(f"rounding toward zero from {source} to {target}")
         return _nearest(value, target)

@@ -1,4 +1,4 @@
-"""The number of programs of a kernel that one SM, or one compute unit of an AMD GPU, holds at a time.
+"""The number of programs of a kernel that one SM, one compute unit of an AMD GPU or one Xe-core holds at a time.
 
 The allocation rules for registers and shared memory are those of `cuda_occupancy.h` in the CUDA toolkit.  The limits
 come from the technical specifications per compute capability in the CUDA C++ Programming Guide.
@@ -46,10 +46,12 @@ def occupancy(resources: Resources, device: DeviceProfile, num_ctas: int = 1) ->
     limit the number.
     """
     warps = -(-resources.threads // device.warp_size)
+    threads = {"threads": device.max_threads_per_sm // (warps * device.warp_size)}
     if device.vendor is Vendor.AMD:
-        return _most(_amd_limits(resources, device, warps), num_ctas)
-    limits = {
-        "threads": device.max_threads_per_sm // (warps * device.warp_size),
+        return _most(threads | _amd_limits(resources, device, warps), num_ctas)
+    if device.vendor is Vendor.INTEL:  # the threads of an Xe-core have the registers, so only their number limits
+        return _most(threads, num_ctas)
+    limits = threads | {
         "blocks": MAX_BLOCKS.get(device.capability, OTHER_MAX_BLOCKS),
     }
     if resources.registers_per_thread:
@@ -65,8 +67,8 @@ def occupancy(resources: Resources, device: DeviceProfile, num_ctas: int = 1) ->
 
 
 def _amd_limits(resources: Resources, device: DeviceProfile, waves: int) -> dict[str, int]:
-    """Return the most programs of a compute unit by each resource that limits them."""
-    limits = {"threads": device.max_threads_per_sm // (waves * device.warp_size)}
+    """Return the most programs of a compute unit by its registers and its LDS."""
+    limits: dict[str, int] = {}
     if resources.registers_per_thread:
         lane_registers = _round_up(resources.registers_per_thread, AMD_REGISTER_UNIT[device.warp_size])
         limits["registers"] = device.registers_per_sm // (lane_registers * device.warp_size) // waves
