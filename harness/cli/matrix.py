@@ -2,7 +2,7 @@
 
 import argparse
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -28,6 +28,7 @@ from harness.errors import UsageError, store_error
 from harness.matrix.baseline import Figure, changes, read_baseline
 from harness.matrix.collection import CollectionRequest
 from harness.matrix.measuring import make_matrix
+from harness.model.device import DeviceProfile
 from harness.project_settings import JoinedByCommas
 from harness.reports.html.matrix_page import matrix_page
 from harness.reports.matrix_changes import change_lines
@@ -53,6 +54,7 @@ def run(arguments: argparse.Namespace) -> ExitStatus:
         options_of(plan, arguments.settings, project_of(Path.cwd())),
         processes=arguments.processes or len(os.sched_getaffinity(0)),
     )
+    _refuse_without_backend(options.devices)
     use_hypothesis_folder()
     request = CollectionRequest(
         options=options,
@@ -135,6 +137,15 @@ exit status: 0 the matrix was made; 1 a figure of --fail-on is worse than in the
         help=f"figures that must not grow since the baseline: {', '.join(Figure)}",
     )
     add_libraries(parser)
+
+
+def _refuse_without_backend(devices: Iterable[DeviceProfile]) -> None:
+    lacking = catalogue.without_backend()
+    if named := [device.slug for device in devices if device.slug in lacking]:
+        raise UsageError(
+            f"a matrix compiles to machine code, and Triton's wheel has no backend for Intel's GPUs: leave out "
+            f"{', '.join(named)}"
+        )
 
 
 def _figures(text: str, *, has_baseline: bool) -> tuple[Figure, ...]:

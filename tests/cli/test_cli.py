@@ -262,6 +262,7 @@ def test_a_search_writes_only_to_its_own_folder(project: Project) -> None:
         (("fuzz", "suites", "--engine", "cuda,virtul"), "unknown engine 'cuda,virtul': did you mean cuda,virtual or"),
         (("matrix", "suites", "--devices", "h200"), "unknown option '--devices': did you mean --device"),
         (("matrix", "suites", "--device", "h20o"), "unknown device 'h20o': did you mean h20"),
+        (("matrix", "suites", "--device", "pvc"), "a matrix compiles to machine code, and Triton's wheel has no "),
         (("fuzz", "suites", "--case", "3"), "unknown option '--case': did you mean --cases"),
         (("fuzz", "suites", "--cases", "few"), "argument --cases: 'few' is not a whole number"),
         (("fuzz", "suites", "--cases", "0"), "argument --cases: 0 is less than 1"),
