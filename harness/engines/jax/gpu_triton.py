@@ -10,6 +10,8 @@ from typing import Any, Self
 
 from harness.engines.jax.jax_kernels import JaxKernelBuild
 from harness.engines.triton.triton_seam import active_driver
+from harness.errors import CannotExecute
+from harness.model.device import Vendor
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,13 +98,20 @@ def create_scalar_parameter(value: Any, dtype: str) -> ScalarParameter:
 
 
 def get_compute_capability(device: int) -> int:
-    """Return that of the emulated device."""
+    """Return that of the emulated device.
+
+    Raises:
+        CannotExecute: it is no NVIDIA GPU, whose call targets alone have a model.
+    """
     del device
-    return int(active_driver().get_current_target().arch)
+    target = active_driver().get_current_target()
+    if target.backend != Vendor.NVIDIA:
+        raise CannotExecute(f"a kernel that JAX calls on a GPU of the backend {target.backend}")
+    return int(target.arch)
 
 
 def get_arch_details(device: int) -> str:
-    """Return the architecture of an AMD GPU, which no device profile is."""
+    """Stand in for a question about AMD's GPUs, which jax-triton asks of its ROCm build alone."""
     raise NotImplementedError(f"device {device} is no AMD GPU")
 
 

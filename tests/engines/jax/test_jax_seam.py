@@ -9,7 +9,7 @@ import torch
 import triton
 
 from harness import catalogue
-from harness.engines.jax import xla_ffi
+from harness.engines.jax import gpu_triton, xla_ffi
 from harness.engines.jax.jax_releases import missing_release
 from harness.engines.triton.driver import LaunchRequest, VirtualDriver
 from harness.errors import CannotExecute, SuiteError
@@ -55,6 +55,15 @@ def test_an_engine_without_models_is_named() -> None:
     with pytest.raises(CannotExecute) as raised:
         jax_call(lambda x: x, torch.ones(3))
     assert raised.value.what == "a JAX call on another engine than the virtual GPU"
+
+
+@pytest.mark.parametrize(("slug", "backend"), [("mi300x", "hip"), ("pvc", "xpu")])
+def test_kernels_of_jax_on_a_gpu_of_another_vendor_are_unsupported_by_name(
+    monkeypatch: pytest.MonkeyPatch, slug: str, backend: str
+) -> None:
+    monkeypatch.setattr(triton.runtime.driver, "_active", VirtualDriver(catalogue.find(slug), launch_nothing))
+    with pytest.raises(CannotExecute, match=f"a kernel that JAX calls on a GPU of the backend {backend}"):
+        gpu_triton.get_compute_capability(0)
 
 
 def test_an_unknown_setting_is_named_with_those_that_exist() -> None:
