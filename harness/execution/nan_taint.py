@@ -64,15 +64,25 @@ def nan_taint(op: Op, case: Case, generator: torch.Generator) -> NanTaint | None
 
 
 def holds_infinity(inputs: Mapping[str, torch.Tensor | None]) -> bool:
-    return any(value is not None and bool(value.isinf().any()) for value in inputs.values())
+    return any(value is not None and bool(_computable(value).isinf().any()) for value in inputs.values())
 
 
 def infinity_as_nan(inputs: Mapping[str, torch.Tensor | None]) -> dict[str, torch.Tensor | None]:
     """Return the inputs with NaN in the place of infinity."""
     return {
-        name: value if value is None or not value.is_floating_point() else value.masked_fill(value.isinf(), math.nan)
+        name: value if value is None or not value.is_floating_point() else _with_nan(value)
         for name, value in inputs.items()
     }
+
+
+def _with_nan(value: torch.Tensor) -> torch.Tensor:
+    numbers = _computable(value)
+    return numbers.masked_fill(numbers.isinf(), math.nan).to(value.dtype)
+
+
+def _computable(value: torch.Tensor) -> torch.Tensor:
+    """Return the numbers in a type that torch computes with: it only stores and converts those of eight bits."""
+    return value.float() if value.is_floating_point() and value.itemsize == 1 else value
 
 
 def _draw_index(count: int, generator: torch.Generator) -> int:

@@ -10,7 +10,7 @@ import torch
 from harness.execution.compare import digests
 from harness.execution.execution import Execution
 from harness.execution.inputs import make_inputs
-from harness.execution.nan_taint import NanTaint
+from harness.execution.nan_taint import NanTaint, holds_infinity, infinity_as_nan
 from harness.model.case import Case, Scale, ValueDistribution
 from harness.model.input_spec import Tensor
 from harness.model.op import Op
@@ -53,6 +53,14 @@ def test_one_row_is_tainted_and_all_others_stay_equal() -> None:
 def test_nothing_is_tainted_without_an_independent_neighbour(op: Op, one: Case) -> None:
     made = make_inputs(op, one)
     assert all(bool(value.isfinite().all()) for value in made.values() if value is not None)
+
+
+@pytest.mark.parametrize(("kind", "infinite"), [(torch.float8_e4m3fn, False), (torch.float8_e5m2, True)], ids=str)
+def test_numbers_of_eight_bits_hold_infinity_if_their_type_has_it(kind: torch.dtype, *, infinite: bool) -> None:
+    inputs: dict[str, torch.Tensor | None] = {"x": torch.tensor([1.0, math.inf]).to(kind)}
+    assert holds_infinity(inputs) == infinite
+    x = present(infinity_as_nan(inputs)["x"])
+    assert (x.dtype, bool(x[1].float().isfinite())) == (kind, not infinite)
 
 
 def test_all_rows_but_the_tainted_one_are_checked() -> None:
