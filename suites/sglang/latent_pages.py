@@ -80,6 +80,7 @@ def stored_keys_reference(kv, weight):
     },
     dtypes=(DType.BF16,),
     contiguous=True,
+    apart=("T",),
 )
 def chosen_keys(q, plain, exponents, rotated, chosen, P, S):
     """A key is also its value."""
