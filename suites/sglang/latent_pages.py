@@ -3,7 +3,7 @@
 A page holds the numbers of its tokens first, and then their scales: an exponent for each 64 numbers.
 """
 
-from harness.suite import Dim, Draw, DType, attention, groups, integers, op, tensor
+from harness.suite import Dim, Draw, DType, attention, dequantised, groups, integers, op, segments, tensor
 
 WIDTH, PLAIN, ROTATED, GROUP = 512, 448, 64, 64
 TOKEN_BYTES = PLAIN + 2 * ROTATED
@@ -87,11 +87,9 @@ def chosen_keys(q, plain, exponents, rotated, chosen, P, S):
     import torch
     from sglang.srt.layers.attention.nsa.triton_decode import triton_mla_kernels_decode_fused as decode
 
-    kind = eight_bits()
-    halved = kind == torch.float8_e4m3fnuz  # half of each number of the other format is one of this format
-    codes = (plain.float() / 2).to(kind) if halved else plain
+    codes, factor = in_eight_bits(plain)
     values = torch.cat((codes.view(torch.uint8), rotated.view(torch.uint8)), -1).reshape(P, -1)
-    scales = torch.nn.functional.pad(exponents + halved, (0, 1)).to(torch.uint8).reshape(P, -1)
+    scales = torch.nn.functional.pad(exponents + (factor == 2), (0, 1)).to(torch.uint8).reshape(P, -1)
     pages = torch.cat((values, scales), 1)
     return decode.fused_gather_attn_decode_dsv4(q, pages, chosen, S, WIDTH**-0.5)[0]
 
@@ -104,6 +102,56 @@ def chosen_keys_reference(q, plain, exponents, rotated, chosen):
     keys = torch.cat((plain.to(q.dtype) * scales, rotated), -1).flatten(0, 1)
     rows = [attention(row[None], keys[at, None], keys[at, None])[0] for row, at in zip(q, chosen.long(), strict=True)]
     return torch.cat(rows)
+
+
+@op(
+    requires=("sglang",),
+    stubs={"sglang": "sglang_stubs.py"},
+    dims={
+        "T": Dim(low=1, high=6),
+        "H": groups(1, 4, 20),
+        "G": Dim(low=1, high=4),
+        "P": Dim(low=1, high=100),
+        "K": Dim(low=1, high=150),
+    },
+    inputs={
+        "q": tensor("T", "H", f"{GROUP}*G", grad=False, draw=Draw.NORMALISED),
+        "pool": tensor("P", f"{GROUP}*G", grad=False, dtype=DType.FP8_E4M3),
+        "scales": tensor("P", "G", grad=False, dtype=DType.FP32, draw=Draw.SHARES),
+        "bounds": segments("K", "T"),
+        "chosen": integers("K", high="P", dtype="int32"),
+        "sinks": tensor("H", grad=False, dtype=DType.FP32),
+    },
+    dtypes=(DType.BF16, DType.FP16),
+    contiguous=True,
+    where=lambda at: at["T"] <= at["K"],
+)
+def chosen_keys_of_one_pool(q, pool, scales, bounds, chosen, sinks):
+    """A key is also its value, and has a scale for each 64 numbers.  AMD's GPUs alone take this path."""
+    from sglang.srt.layers.attention.dsv4.unified_kv_kernels.paged_decode import sparse_attn_v4_paged_decode
+
+    pool, factor = in_eight_bits(pool)
+    return sparse_attn_v4_paged_decode(q, pool, chosen, bounds, sinks, q.shape[-1] ** -0.5, scales * factor)
+
+
+@chosen_keys_of_one_pool.reference
+def chosen_keys_of_one_pool_reference(q, pool, scales, bounds, chosen, sinks):
+    import torch
+
+    rows, keys = [], dequantised(pool, scales, group=GROUP).to(q.dtype)
+    for query, at, to in zip(q, bounds.tolist(), bounds[1:].tolist(), strict=False):
+        own = keys[chosen[at:to].long(), None]
+        output, lse = attention(query[None], own, own)
+        rows.append(output * (lse - sinks).sigmoid()[..., None])
+    return torch.cat(rows)
+
+
+def in_eight_bits(numbers):
+    """Return the numbers in the format that the GPU has, and the factor that they lack."""
+    import torch
+
+    kind = eight_bits()
+    return ((numbers.float() / 2).to(kind), 2) if kind == torch.float8_e4m3fnuz else (numbers, 1)
 
 
 def eight_bits():

@@ -81,6 +81,7 @@ MODULES = {
     "sglang.srt.layers.moe.moe_runner.triton_utils": {"get_config": lambda: None},
     "msgspec": {"Struct": Record},
     "sgl_kernel": {},
+    "aiter.ops.triton.utils.device_info": {"get_num_sms": core_count},
     "sglang.srt.utils": UTILITIES,
     "sglang.srt.utils.common": UTILITIES,
     "sglang.srt.utils.custom_op": {"register_custom_op": register_custom_op},
