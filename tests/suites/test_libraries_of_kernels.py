@@ -24,12 +24,17 @@ def searched(folder: Path, *given: str) -> tuple[int, Any]:
     return done.status, json.loads((folder / "report.json").read_text(encoding="utf-8"))
 
 
+def flawed_kernels(report: Any) -> set[str]:
+    """Return oracle and kernel of each finding, without the line."""
+    return {" ".join(finding["signature"].split()[:2]) for finding in report["findings"]}
+
+
 @pytest.mark.nightly
 def test_the_race_of_vllms_logit_bias_is_found_in_its_sources(tmp_path: Path) -> None:
     given = ("vllm:sampler", "--op", "logit_bias", "--with", "sources:vllm==0.24.0", "--cases", "24")
     status, report = searched(tmp_path, *given)
     assert status == 1
-    assert {finding["signature"].rpartition(" ")[0] for finding in report["findings"]} == {"thread-race: _bias_kernel"}
+    assert flawed_kernels(report) == {"thread-race: _bias_kernel"}
     assert report["abstained"] == 0
 
 
@@ -47,9 +52,29 @@ def test_unmasked_loads_of_torchaos_scaled_product_are_found(tmp_path: Path) -> 
     given = ("torchao:int8_products", "--op", "scaled_product", "--with", "torchao==0.9.0", "--cases", "12")
     status, report = searched(tmp_path, *given)
     assert status == 1
-    found = {finding["signature"].rpartition(" ")[0] for finding in report["findings"]}
-    assert found == {"bounds: _scaled_int8_mm_kernel"}
+    assert flawed_kernels(report) == {"bounds: _scaled_int8_mm_kernel"}
     assert report["abstained"] == 0
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize(
+    ("device", "status", "flawed"),
+    [("mi300x", 1, {"resources: apply_token_bitmask_inplace_kernel"}), ("h200", 0, set[str]())],
+)
+def test_too_many_threads_of_xgrammars_mask_show_with_waves_of_64(
+    tmp_path: Path, device: str, status: int, flawed: set[str]
+) -> None:
+    given = ("xgrammar:bitmask", "--op", "all_rows", "--with", "xgrammar==0.1.28", "--cases", "8", "--device", device)
+    ended, report = searched(tmp_path, *given)
+    assert (ended, flawed_kernels(report)) == (status, flawed)
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize(("device", "status"), [("mi300x", 1), ("mi350x", 0)])
+def test_keys_of_sglang_in_another_format_show_with_gfx942_alone(tmp_path: Path, device: str, status: int) -> None:
+    suite = ("sglang:latent_pages", "--op", "stored_keys", "--op", "chosen_keys", "--with", "sglang==0.5.14")
+    ended, report = searched(tmp_path, *suite, "--cases", "16", "--device", device)
+    assert (ended, report["abstained"]) == (status, 0)
 
 
 @pytest.mark.nightly
