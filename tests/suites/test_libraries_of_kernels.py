@@ -52,7 +52,9 @@ def test_unmasked_loads_of_torchaos_scaled_product_are_found(tmp_path: Path) -> 
     given = ("torchao:int8_products", "--op", "scaled_product", "--with", "torchao==0.9.0", "--cases", "12")
     status, report = searched(tmp_path, *given)
     assert status == 1
-    assert flawed_kernels(report) == {"bounds: _scaled_int8_mm_kernel"}
+    flawed = flawed_kernels(report)  # what is loaded beyond the rows may also be a wrong value in the end
+    assert "bounds: _scaled_int8_mm_kernel" in flawed
+    assert {each.partition(" ")[2] for each in flawed} == {"_scaled_int8_mm_kernel"}
     assert report["abstained"] == 0
 
 
