@@ -56,15 +56,13 @@ from harness.engines.torch.streams import (
 )
 from harness.engines.torch.torch_seam import RUN
 from harness.errors import WorkerError
-from harness.model.device import DeviceProfile, Vendor
+from harness.model.device import WIDE_WAVE, DeviceProfile, Vendor
 from harness.patches import ABSENT, PATCHES
 
 CUDA_VERSION = "13.0"
 """The value of `torch.version.cuda` if torch was built without CUDA: new enough for every GPU of the catalogue."""
 HIP_VERSION = "7.0.51831"
 """The value of `torch.version.hip` for an AMD GPU: ROCm 7.0, the first release for all of the catalogue."""
-
-
 XPU_VERSION = "20250302"
 """The value of `torch.version.xpu` for an Intel GPU: the oneAPI compiler of torch 2.11 to 2.13."""
 
@@ -207,7 +205,7 @@ def _device_answers() -> dict[str, Any]:
         "is_initialized": lambda: True,
         "is_available": lambda: True,
         "is_bf16_supported": lambda including_emulation=True: True,  # noqa: ARG005 - torch's own name for it
-        "is_tf32_supported": lambda: True,
+        "is_tf32_supported": lambda: _emulated.profile.vendor is not Vendor.AMD or _is_cdna(_emulated.profile),
         "device_count": lambda: 1,
         "current_device": lambda: 0,
         "set_device": _checking(),
@@ -223,6 +221,10 @@ def _device_answers() -> dict[str, Any]:
         "can_device_access_peer": lambda device, peer_device: False,  # noqa: ARG005 - torch's own names for them
         "synchronize": synchronize,
     }
+
+
+def _is_cdna(profile: DeviceProfile) -> bool:
+    return profile.warp_size == WIDE_WAVE
 
 
 def _stream_answers() -> dict[str, Any]:

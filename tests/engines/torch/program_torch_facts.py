@@ -45,6 +45,7 @@ def device_facts() -> dict[str, object]:
         "lanes": properties.warp_size,
         "processor": properties.gcnArchName,
         "builds": torch.cuda.get_arch_list(),
+        "tf32": torch.cuda.is_tf32_supported(),
         "hip_version": torch.version.hip is not None,
         "l2_bytes": properties.L2_cache_size,
         "read_only": refuses(lambda: setattr(properties, "major", 1), AttributeError),

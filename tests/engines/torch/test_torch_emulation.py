@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from harness.catalogue import find
+from harness.model.device import Vendor
 from tests.engines.torch.children import report_of
 
 
@@ -14,9 +15,10 @@ def facts(slug: str) -> Any:
     return report_of("program_torch_facts.py", slug)
 
 
-@pytest.mark.parametrize("slug", ["h200", "rtx-pro-6000", "mi300x"])
+@pytest.mark.parametrize("slug", ["h200", "rtx-pro-6000", "mi300x", "rx-9070-xt"])
 def test_torch_describes_the_emulated_device(slug: str) -> None:
-    profile, is_amd = find(slug), slug == "mi300x"
+    profile = find(slug)
+    is_amd = profile.vendor is Vendor.AMD
     assert facts(slug)["device"] == {
         "available": True,
         "count": 1,
@@ -26,7 +28,8 @@ def test_torch_describes_the_emulated_device(slug: str) -> None:
         "sm_count": profile.sm_count,
         "shared_bytes": profile.shared_bytes_per_block,
         "lanes": profile.warp_size,
-        "processor": "gfx942:sramecc+:xnack-" if is_amd else profile.name,
+        "processor": {"mi300x": "gfx942:sramecc+:xnack-", "rx-9070-xt": "gfx1201"}.get(slug, profile.name),
+        "tf32": slug != "rx-9070-xt",
         "builds": [profile.arch_name],
         "hip_version": is_amd,
         "l2_bytes": profile.l2_bytes,
