@@ -9,6 +9,7 @@ import numpy as np
 import torch
 
 from harness.execution import error_map
+from harness.execution.layouts import nan_byte
 from harness.execution.poison import count_poison, still_fresh
 from harness.execution.result_forms import kind_of
 from harness.execution.tolerance import Array, Expected, Tolerance, sizes, tiles
@@ -160,9 +161,10 @@ def _digest(values: torch.Tensor, *, may_hold_nan: bool = True) -> str:
     """Return the digest of the bytes, with all NaNs alike: an operation on two NaNs may return either."""
     values = values.detach()
     if may_hold_nan and values.is_floating_point() and bool((nans := values.isnan()).any()):
-        # Torch 2.13 cannot fill float8, in all of whose types 255 is a NaN.
-        is_byte = values.itemsize == 1
-        values = values.view(torch.uint8).masked_fill(nans, 255) if is_byte else values.masked_fill(nans, math.nan)
+        if values.itemsize == 1:  # torch 2.13 cannot fill float8
+            values = values.view(torch.uint8).masked_fill(nans, nan_byte(values.dtype))
+        else:
+            values = values.masked_fill(nans, math.nan)
     raw = values.clone(memory_format=torch.contiguous_format).reshape(-1).view(torch.uint8)
     return hashlib.sha256(raw.numpy().data).hexdigest()[:16]
 

@@ -103,11 +103,16 @@ def poison(values: torch.Tensor, cells: torch.Tensor) -> None:
     as_stored[cells] = _filler(1, values.dtype).view(as_stored.dtype)
 
 
+def nan_byte(dtype: torch.dtype) -> int:
+    """Return the byte of a NaN of a type with 8 bits: that of a negative zero in those without one, and else 255."""
+    return 0x80 if dtype in {torch.float8_e4m3fnuz, torch.float8_e5m2fnuz} else 0xFF
+
+
 def _filler(count: int, dtype: torch.dtype) -> torch.Tensor:
     if dtype is torch.bool:
         return torch.ones(count, dtype=dtype)
     if not dtype.is_floating_point:
         return torch.full((count,), torch.iinfo(dtype).max, dtype=dtype)
-    if dtype.itemsize == 1:  # torch 2.13 cannot fill them; 255 is a NaN in all of them
-        return torch.full((count,), 255, dtype=torch.uint8).view(dtype)
+    if dtype.itemsize == 1:  # torch 2.13 cannot fill them
+        return torch.full((count,), nan_byte(dtype), dtype=torch.uint8).view(dtype)
     return torch.full((count,), float("nan"), dtype=dtype)

@@ -254,7 +254,7 @@ def test_a_search_writes_only_to_its_own_folder(project: Project) -> None:
 @pytest.mark.parametrize(
     ("arguments", "line"),
     [
-        (("fuzz", "suites/nrm.py"), "unknown suite 'suites/nrm.py': did you mean suites/norm.py?"),
+        (("fuzz", "suites/nrm.py"), "unknown suite 'suites/nrm.py': did you mean suites/norm.py"),
         (("fuzz", "suites", "--device", "rtx-pro-600"), "unknown device 'rtx-pro-600': did you mean rtx-pro-6000"),
         (("fuzz", "suites", "--op", "overlaping"), "unknown op 'overlaping': did you mean overlapping?"),
         (("fuzz", "suites", "--oracle", "overlap"), "unknown oracle 'overlap': did you mean write-overlap?"),
