@@ -47,6 +47,7 @@ MEMORY_LIMIT_BYTES = 16 * 1024**3
 LONGEST_MESSAGE = 400
 _DIAGNOSTIC = re.compile(r'^(?:loc\()?"?([^":\n]+)"?:(\d+):\d+\)?: error: (?!Failures have been)(.*)$', re.MULTILINE)
 """An error of MLIR, except the one that says that there was one."""
+_LLVM_ERROR = re.compile(r"^error: .*$", re.MULTILINE)
 _FATAL = re.compile(r"^LLVM ERROR: (.*)$", re.MULTILINE)
 _FAILED_PASS = re.compile(r"note: (Pipeline failed while executing \[`\w+`)")
 
@@ -66,12 +67,24 @@ def main(cache: str | None = None) -> None:
 
 def _answer_search() -> Callable[[str], Resources]:
     os.nice(19)
+    printed = os.fdopen(os.dup(2), "r", encoding="utf-8", errors="replace")
 
     def answer(line: str) -> Resources:
         build = json.loads(line)
-        return compile_resources(build["ttir"], build["arch"], build["options"])
+        resources = compile_resources(build["ttir"], build["arch"], build["options"])
+        error = _LLVM_ERROR.search(_text_of(printed))
+        # The LLVM of Triton 3.9 prints an error of AMD's inline assembly, and makes code without it.
+        return Resources.failed(error[0]) if error and not (resources.failure or resources.unknown) else resources
 
     return answer
+
+
+def _text_of(printed: TextIO) -> str:
+    """Return what was printed for one build; nothing if that goes to a pipe."""
+    with suppress(OSError):
+        printed.seek(0)
+        return printed.read()
+    return ""
 
 
 def _answer_matrix(cache: BuildCache, scratch: Path) -> Callable[[str], BuildFacts]:
@@ -129,8 +142,7 @@ def _facts_of(request: BuildRequest, staged: StagedBuild) -> BuildFacts:
 
 def _failed(error: Exception, printed: TextIO) -> BuildFacts:
     """Return the facts of a build that raised: the compiler's own reason, and the line of source that it names."""
-    printed.seek(0)
-    text = f"{printed.read()}\n{error}"
+    text = f"{_text_of(printed)}\n{error}"
     diagnostic = _DIAGNOSTIC.search(text)
     reason = next((line.strip() for line in str(error).splitlines() if line.strip()), "")
     source = None

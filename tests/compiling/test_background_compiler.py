@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import sys
 import time
@@ -149,8 +150,12 @@ def test_a_kernel_that_crashes_the_compiler_is_tried_again_next_time(builds: Pat
 
 def test_assembly_of_nvidia_is_refused_for_a_gpu_of_amd(builds: Path) -> None:
     resources = compiled(builds, leave(builds, "bad", ttir=REFUSED_BY_PTXAS, arch="gfx942"))
-    reason = "error: couldn't allocate output register for constraint 'f'"
-    assert resources == Resources.failed(f"the compiler's process ended with status 1 ({reason}), 2 times of 2")
+    assert resources == Resources.failed(resources.failure)
+    # Up to Triton 3.8 LLVM ends the process; later it goes on without the instruction.
+    reason = r"error: could( not|n't) allocate output register for constraint 'f'"
+    assert re.fullmatch(
+        rf"{reason}|the compiler's process ended with status 1 \({reason}\), 2 times of 2", resources.failure
+    )
 
 
 @pytest.mark.parametrize("end", [signal.SIGSEGV, signal.SIGBUS], ids=NAME)
