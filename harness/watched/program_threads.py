@@ -15,7 +15,7 @@ import torch
 
 from harness.engines.torch.captured_graphs import current_capture
 from harness.engines.torch.inductor.inductor_emulation import is_compiled
-from harness.engines.torch.torch_seam import RUN
+from harness.engines.torch.torch_seam import RUN, leave_modes
 from harness.engines.triton.triton_seam import has_allocator
 from harness.execution.call_contexts import CallContexts
 from harness.execution.case_execution import NOT_THE_LIBRARY
@@ -85,7 +85,11 @@ class MainThread:
 
 
 def emulate_on_every_thread(enter_modes: Callable[[], None]) -> None:
-    """Enter torch's modes, which belong to a thread, in each thread that the program starts."""
+    """Enter torch's modes, which belong to a thread, in each thread that the program starts.
+
+    They are left before the thread ends.  Otherwise torch drops them when the system's thread ends, and needs Python's
+    lock for that: a process that ends meanwhile is aborted ("terminate called without an active exception").
+    """
     original = threading.Thread.start
 
     def start(self: threading.Thread) -> None:
@@ -93,7 +97,10 @@ def emulate_on_every_thread(enter_modes: Callable[[], None]) -> None:
 
         def run_emulated() -> None:
             enter_modes()
-            run()
+            try:
+                run()
+            finally:
+                leave_modes()
 
         self.run = run_emulated
         original(self)

@@ -26,6 +26,9 @@ NATIVE = (
     "_dispatch_get_all_op_names",
     "_dispatch_has_kernel_for_dispatch_key",
     "_len_torch_dispatch_stack",
+    "_len_torch_function_stack",
+    "_pop_torch_dispatch_stack",
+    "_pop_torch_function_stack",
     "_storage_Use_Count",
 )
 """The names of `torch._C` that are used here."""
@@ -75,6 +78,14 @@ def function_modes() -> list[TorchFunctionMode]:
 def active_modes() -> tuple[int, int]:
     """Return how many modes of torch's functions and of its operators are active on this thread."""
     return len(_function_mode_stack()), _native._len_torch_dispatch_stack()  # noqa: SLF001 - as above
+
+
+def leave_modes() -> None:
+    """Leave all modes that are active on this thread."""
+    while _native._len_torch_dispatch_stack():  # noqa: SLF001 - as above
+        _native._pop_torch_dispatch_stack(None)  # noqa: SLF001 - as above
+    while _native._len_torch_function_stack():  # noqa: SLF001 - as above
+        _native._pop_torch_function_stack()  # noqa: SLF001 - as above
 
 
 def plain_torch() -> AbstractContextManager[None]:
