@@ -80,8 +80,7 @@ class Browser:
         """Load a page and wait until it has loaded."""
         self.events.clear()
         self.ask("Page.navigate", url=url)
-        while not any(event["method"] == "Page.loadEventFired" for event in self.events):
-            self.events.append(self._receive())
+        self._wait_until_loaded()
 
     def resize(self, width: int, height: int = 900) -> None:
         """The size of the window, in CSS pixels."""
@@ -116,6 +115,12 @@ class Browser:
         for kind in ("mousePressed", "mouseReleased"):
             self.ask("Input.dispatchMouseEvent", type=kind, x=box[0], y=box[1], button="left", clickCount=1)
 
+    def follow(self, selector: str) -> None:
+        """Click a link to another page and wait until that has loaded: no command may be under way meanwhile."""
+        self.events.clear()
+        self.click(selector)
+        self._wait_until_loaded()
+
     def picture(self, path: Path, *, whole: bool = True) -> None:
         """A PNG of the page, or of the window."""
         answer = self.ask("Page.captureScreenshot", format="png", captureBeyondViewport=whole)
@@ -145,6 +150,10 @@ class Browser:
                 assert "error" not in answer, answer
                 return answer["result"]
             self.events.append(answer)
+
+    def _wait_until_loaded(self) -> None:
+        while not any(event["method"] == "Page.loadEventFired" for event in self.events):
+            self.events.append(self._receive())
 
     def _receive(self) -> dict[str, Any]:
         deadline = time.monotonic() + LIMIT_S
