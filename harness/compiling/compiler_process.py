@@ -72,11 +72,19 @@ def _answer_search() -> Callable[[str], Resources]:
     def answer(line: str) -> Resources:
         build = json.loads(line)
         resources = compile_resources(build["ttir"], build["arch"], build["options"])
-        error = _LLVM_ERROR.search(_text_of(printed))
-        # The LLVM of Triton 3.9 prints an error of AMD's inline assembly, and makes code without it.
-        return Resources.failed(error[0]) if error and not (resources.failure or resources.unknown) else resources
+        error = _printed_error(printed)
+        return Resources.failed(error) if error and not (resources.failure or resources.unknown) else resources
 
     return answer
+
+
+def _printed_error(printed: TextIO) -> str:
+    """Return an error that LLVM printed and did not report; empty if there is none.
+
+    The LLVM of Triton 3.9 prints one for inline assembly of another vendor, and makes code without the instruction.
+    """
+    error = _LLVM_ERROR.search(_text_of(printed))
+    return error[0][:LONGEST_MESSAGE] if error else ""
 
 
 def _text_of(printed: TextIO) -> str:
@@ -106,6 +114,8 @@ def compile_build(request: BuildRequest, ttir: Path, printed: TextIO) -> BuildFa
     options = {name: value for name, value in request.options.items() if value is not None}
     try:
         facts = _facts_of(request, compile_stages(ttir, request.target, options))
+        if error := _printed_error(printed):
+            facts = BuildFacts(failure=error)
     except Exception as error:  # noqa: BLE001 - whatever it is, it is a fact about the kernel or about the machine
         facts = _failed(error, printed)
     return replace(facts, cpu_seconds=round(cpu_seconds() - began, 4))

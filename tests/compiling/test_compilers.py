@@ -8,6 +8,7 @@ import pytest
 
 from harness.compiling.build_cache import BuildCache
 from harness.compiling.compilers import Compilers
+from harness.model.device import Vendor
 from harness.model.kernel_build import BuildFacts, BuildRequest, CompileTarget
 from tests.engines.triton.ttir_texts import CRASHES_LLVM, REFUSED_BY_MLIR, REFUSED_BY_PTXAS, STORE
 
@@ -15,8 +16,12 @@ DYING = (sys.executable, str(Path(__file__).with_name("dying_compiler.py")))
 FINE = BuildFacts(registers_per_thread=32)
 
 
-def request(ttir: str, arch: int = 90) -> BuildRequest:
-    return BuildRequest(key=f"{ttir}-{arch}", target=CompileTarget(arch=str(arch)), options={"num_warps": 4}, ttir=ttir)
+GFX942 = CompileTarget(vendor=Vendor.AMD, arch="gfx942", warp_size=64)
+
+
+def request(ttir: str, arch: int = 90, target: CompileTarget | None = None) -> BuildRequest:
+    target = target or CompileTarget(arch=str(arch))
+    return BuildRequest(key=f"{ttir}-{target}", target=target, options={"num_warps": 4}, ttir=ttir)
 
 
 def compiled(cache: BuildCache, *texts: str, time_limit_s: float = 60.0) -> dict[str, BuildFacts]:
@@ -38,7 +43,7 @@ def test_a_compiler_that_aborts_leaves_its_message(cache: BuildCache) -> None:
         ),
         "also fine": FINE,
     }
-    assert cache.facts("abort-90") == found["abort"]
+    assert cache.facts("abort-sm_90") == found["abort"]
 
 
 @pytest.mark.parametrize("ending", ["hang", "stops"])
@@ -50,7 +55,7 @@ def test_a_compiler_that_hangs_is_killed_at_its_limit(cache: BuildCache, ending:
 def test_a_compiler_killed_from_outside_is_asked_again_next_time(cache: BuildCache) -> None:
     found = compiled(cache, "killed", "fine")
     assert found == {"killed": BuildFacts(unknown="the compiler's process died of SIGKILL"), "fine": FINE}
-    assert cache.facts("killed-90") is None
+    assert cache.facts("killed-sm_90") is None
 
 
 def test_compilers_that_were_killed_leave_no_temporary_files(
@@ -90,3 +95,11 @@ def test_triton_itself_fails_with_its_own_message(cache: BuildCache, text: str, 
     assert found[refused.key].failure.startswith(message), found[refused.key]
     assert found[refused.key].failure_source is None
     assert found[fine.key].registers_per_thread > 0
+
+
+def test_assembly_of_nvidia_is_refused_for_a_gpu_of_amd(cache: BuildCache) -> None:
+    refused = request(cache.keep_ttir(REFUSED_BY_PTXAS), target=GFX942)
+    with Compilers(cache, 1) as compilers:
+        ((_, facts),) = compilers.compile((refused,))
+    assert facts == BuildFacts(failure=facts.failure, cpu_seconds=facts.cpu_seconds)
+    assert "allocate output register for constraint 'f'" in facts.failure
