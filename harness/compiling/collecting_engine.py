@@ -18,6 +18,7 @@ from harness import wire
 from harness.compiling.build_cache import ORDERS_VARIABLE, BuildCache, Collection, CollectionOrders
 from harness.engines.triton import triton_seam
 from harness.engines.triton.driver import LaunchHandler, LaunchRequest, VirtualDriver
+from harness.engines.triton.front_end import FRONT_END_IGNORES
 from harness.engines.triton.kernel_facts import BUILD_OPTIONS
 from harness.engines.triton.removed_names import removed_name
 from harness.engines.triton.triton_stages import (
@@ -150,23 +151,26 @@ class CollectingEngine(VirtualEngine):
         if build.source is None:
             assert build.error is not None
             return _FrontEnd(failure=_message(build.error), removed=removed_name(build.error))
-        decisive = {
-            name: str(value) for name, value in build.options.items() if name not in triton_seam.FRONT_END_IGNORES
-        }
         source = build.source
-        key = f"{source.signature} {source.constants} {source.attrs} {sorted(decisive.items())}"
+        options = sorted((name, str(value)) for name, value in build.options.items())
+        usual = [(name, value) for name, value in options if name not in FRONT_END_IGNORES]
+        key, key_of_all = (f"{source.signature} {source.constants} {source.attrs} {each}" for each in (usual, options))
         if key not in front_ends:
-            front_ends[key] = self._run_front_end(build)
+            front_ends[key] = front_ends[key_of_all] = self._run_front_end(build)
+        elif front_ends[key].read & FRONT_END_IGNORES:
+            key = key_of_all
+            front_ends[key] = front_ends.get(key) or self._run_front_end(build)
         return front_ends[key]
 
     def _run_front_end(self, build: RecordedBuild) -> "_FrontEnd":
         began = time.process_time()
         try:
-            text = front_end(build.source, self._orders.target, build.options)
+            text, read = front_end(build.source, self._orders.target, build.options)
         except Exception as error:  # noqa: BLE001 - a kernel that does not compile is a fact about it
             return _FrontEnd(failure=_message(error), failure_source=_place(error, build), removed=removed_name(error))
         bare = without_locations(text)
-        return _FrontEnd(ttir=self._cache.keep_ttir(text), without_locations=bare, seconds=time.process_time() - began)
+        seconds = time.process_time() - began
+        return _FrontEnd(ttir=self._cache.keep_ttir(text), without_locations=bare, read=read, seconds=seconds)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -175,6 +179,8 @@ class _FrontEnd:
 
     ttir: str = ""
     without_locations: str = ""
+    read: frozenset[str] = frozenset()
+    """The options that it read."""
     failure: str = ""
     failure_source: Source | None = None
     removed: str = ""

@@ -7,7 +7,7 @@ steps of a definition that is written in elementary operations, but only the res
 """
 
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from enum import Enum, auto
 from functools import cache, lru_cache
 from math import isfinite
@@ -111,21 +111,33 @@ class Jitter(OperatorMode):
             return
         if self.records_largest:
             self.largest = max(self.largest, _largest(value))
-        value.mul_(self._draw(count, _factors(scale)).view(value.shape))
+        for part, noise in self._drawn(value, _factors(scale)):
+            part.mul_(noise)
         if self._spacing:
             zeros = value == 0  # zeros are exact
-            value.add_(self._draw(count, _steps(self._spacing)).view(value.shape)).masked_fill_(zeros, 0.0)
+            for part, noise in self._drawn(value, _steps(self._spacing)):
+                part.add_(noise)
+            value.masked_fill_(zeros, 0.0)
 
-    def _draw(self, count: int, twice: torch.Tensor) -> torch.Tensor:
-        """Return `count` elements of noise, or of factors made of it, from a random start.
+    def _drawn(self, value: torch.Tensor, twice: torch.Tensor) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+        """Yield the parts of a tensor, each with its noise, or with factors made of it, from a random start.
 
-        `twice` holds the noise two times in a row, so a short draw needs no copy.
+        `twice` holds the noise two times in a row.  So a short draw needs no copy, and a long one none of its length.
         """
-        start = self._choice.randrange(NOISE_ELEMENTS)
+        start, count = self._choice.randrange(NOISE_ELEMENTS), value.numel()
         end = start + count
-        if end <= 2 * NOISE_ELEMENTS:
-            return twice[start:end]
-        return twice.repeat(-(-end // (2 * NOISE_ELEMENTS)))[start:end]
+        if end <= len(twice):
+            yield value, twice[start:end].view(value.shape)
+        elif not value.is_contiguous():
+            yield value, twice.repeat(-(-end // len(twice)))[start:end].view(value.shape)
+        else:
+            flat = value.view(-1)
+            head = len(twice) - start
+            whole = (count - head) // len(twice)
+            tail = head + whole * len(twice)
+            yield flat[:head], twice[start:]
+            yield flat[head:tail].view(whole, len(twice)), twice
+            yield flat[tail:], twice[: count - tail]
 
 
 def _largest(value: torch.Tensor) -> float:

@@ -168,7 +168,9 @@ def error_of(results: Sequence[Array], truth: Truth) -> Errors:
     if not results:
         return NO_ERROR
     with np.errstate(invalid="ignore"):  # both may be infinite where a case is NaN-tainted
-        each = [sizes(_finite(result - truth.values)) for result in results]
+        each = [_sizes_of_finite(result - truth.values) for result in results]
+    if len(each) == 1:
+        return each[0]
     squares = np.stack([np.square(errors.per_tile) for errors in each]).mean(0)
     return Errors(per_tile=np.sqrt(squares), whole=math.sqrt(sum(errors.whole**2 for errors in each) / len(each)))
 
@@ -230,5 +232,7 @@ def _smallest(dtype: torch.dtype) -> float:
     return float(torch.finfo(dtype).smallest_normal * torch.finfo(dtype).eps) * (dtype.itemsize > 1) + 1e-40
 
 
-def _finite(values: Array) -> Array:
-    return np.nan_to_num(values, nan=0.0, posinf=0.0, neginf=0.0)
+def _sizes_of_finite(values: Array) -> Errors:
+    """Return the sizes of the finite elements; most often all are."""
+    errors = sizes(values)
+    return errors if math.isfinite(errors.whole) else sizes(np.nan_to_num(values, nan=0.0, posinf=0.0, neginf=0.0))

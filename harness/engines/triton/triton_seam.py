@@ -24,6 +24,7 @@ from triton.runtime.errors import OutOfResources, PTXASError
 from triton.runtime.jit import JITFunction, KernelInterface
 
 from harness.engines.triton.compile_steps import CompileStep, compile_through
+from harness.engines.triton.front_end import FRONT_END_IGNORES, read_options, share_front_end_runs, to_ttir
 from harness.engines.triton.later_stages import NOT_COMPILED, REFUSALS, compile_texts_on_request, target, whole_pipeline
 from harness.engines.triton.source_paths import KernelSource
 from harness.engines.triton.triton_releases import TESTED
@@ -67,8 +68,6 @@ class ConfigBuild:
 
 
 NOT_TUNED = ChosenConfig("", 0, 1)
-FRONT_END_IGNORES = frozenset({"num_warps", "num_stages", "maxnreg"})
-"""Options that the front end does not read: configs that differ in them alone have equal TTIR (Triton 3.6 to 3.9)."""
 
 
 class AutotunerProcedure(Protocol):
@@ -212,9 +211,9 @@ class ConfigChooser:
                 if config.pre_hook is not None
                 else str(sorted({**settings, **dict.fromkeys(ignored)}.items()))
             )
-            if key not in compiled:
-                compiled[key] = self._warmed_up(tuner, config, args, kwargs)
-            kernel = compiled[key]
+            kernel = compiled.get(key)
+            if kernel is None or ignored.keys() & read_options(kernel):
+                kernel = compiled[key] = self._warmed_up(tuner, config, args, kwargs)
             metadata = kernel and kernel.metadata._replace(**ignored)
             builds.append(ConfigBuild(kernel.asm["ttir"] if kernel else "", metadata))
         self.failed, self._raised = failed, raised
@@ -451,6 +450,7 @@ def compile_to_ttir_only() -> None:
     """
     # The hook's signature changed in 3.9.
     _replace(knobs.runtime, "add_stages_inspection_hook", _cut_after_ttir, "compile to TTIR only")
+    share_front_end_runs(lambda: knobs.runtime.add_stages_inspection_hook is _cut_after_ttir)
     compile_texts_on_request()
 
 
@@ -488,7 +488,7 @@ def _cut_after_ttir(
     if first is None:
         raise CannotExecute("a kernel that begins below TTIR")
     stages.clear()
-    stages[name] = first
+    stages[name] = partial(to_ttir, first)
     stages[backend.binary_ext] = _text_as_binary
     return None
 

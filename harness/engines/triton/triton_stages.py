@@ -21,6 +21,7 @@ from triton.compiler.compiler import make_backend
 from triton.runtime.autotuner import Autotuner
 
 from harness.engines.triton.compile_steps import CompileStep, compile_through
+from harness.engines.triton.front_end import ReadOptions
 from harness.engines.triton.later_stages import ASSEMBLY
 from harness.engines.triton.triton_releases import TESTED
 from harness.engines.triton.triton_seam import usable_configs
@@ -49,8 +50,8 @@ def compiler_version(target: CompileTarget) -> str:
 # --- front end -------------------------------------------------------------------------------------------------------
 
 
-def front_end(source: Any, target: CompileTarget, options: Mapping[str, Any]) -> str:
-    """Return the TTIR of an `ASTSource`.  Exceptions of Triton pass through."""
+def front_end(source: Any, target: CompileTarget, options: Mapping[str, Any]) -> tuple[str, frozenset[str]]:
+    """Return the TTIR of an `ASTSource`, and the options that it follows from.  Exceptions of Triton pass through."""
     there = target_of(target)
     driver: Any = triton.runtime.driver.active
     driver.get_current_target = lambda: there  # the front end asks the driver, whatever the target is
@@ -65,8 +66,9 @@ def front_end(source: Any, target: CompileTarget, options: Mapping[str, Any]) ->
         if "ttir" not in stages:
             raise CannotExecute("a Gluon kernel")
         codegen, modules = backend.get_codegen_implementation(parsed), backend.get_module_map()
-        module = source.make_ir(there, parsed, codegen, modules, context)
-        return str(stages["ttir"](module, {}))
+        watched: Any = ReadOptions(parsed)
+        module = source.make_ir(there, watched, codegen, modules, context)
+        return str(stages["ttir"](module, {})), frozenset(watched.read)
     finally:
         del driver.get_current_target
 

@@ -73,7 +73,7 @@ def recorded(monkeypatch: pytest.MonkeyPatch) -> RecordedBuild:
 
 def text_for(build: RecordedBuild, target: CompileTarget, **options: int) -> str:
     with on_h200():
-        return front_end(build.source, target, {**build.options, **options})
+        return front_end(build.source, target, {**build.options, **options})[0]
 
 
 def test_a_recorded_launch_has_its_grid_and_constants(recorded: RecordedBuild) -> None:
@@ -126,7 +126,7 @@ def test_an_amd_target_has_registers_and_spills_too(recorded: RecordedBuild, tmp
     target = CompileTarget(vendor=Vendor.AMD, arch="gfx942", warp_size=64)
     file = tmp_path / "kernel.ttir"
     with on_h200():
-        file.write_text(front_end(recorded.source, target, {"num_warps": 1}), encoding="utf-8")
+        file.write_text(front_end(recorded.source, target, {"num_warps": 1})[0], encoding="utf-8")
     staged = compile_stages(file, target, {"num_warps": 1, "num_stages": 1})
     facts = amd_facts(staged.binary.decode())
     assert facts.registers > 100
