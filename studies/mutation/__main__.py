@@ -4,10 +4,12 @@ import argparse
 import os
 import sys
 from collections.abc import Generator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
+
+import psutil
 
 from harness import libraries
 from harness.cli import run_module
@@ -74,6 +76,8 @@ def run(arguments: argparse.Namespace) -> ExitStatus:
     ids = {job.mutant.id for job in sample}
     outcomes = score.with_explanations([outcome for outcome in store.outcomes if outcome.mutant.id in ids], known)
     print_lines([f"{store.setting}\n{_known_text(sources)}\n", *score.lines(outcomes, len(mutants))])
+    if rate := score.kill_rate(store.new, store.cpu_s):
+        print_lines([rate])
     share = score.score(outcomes)
     if not is_finished:
         return ExitStatus.INTERRUPTED
@@ -147,6 +151,7 @@ exit status: 0 the score is at least --at-least; 1 it is lower; 2 usage or harne
 def _attempt(setup: MutationSetup, sample: tuple[Job, ...], store: "_ResultStore", mutants: int) -> bool:
     """Try the mutants whose outcome is not stored yet.  Return False if the user interrupts."""
     store.begin(mutants)
+    store.began_cpu_s = _cpu_seconds()
     todo = [job for job in sample if not store.knows(job.mutant.id)]
     try:
         attempt_all(setup, todo, lambda outcome: store.add(outcome, of=len(sample)))
@@ -219,6 +224,11 @@ class _ResultStore:
         self._path = path
         self._results = score.load(path, setting) if path else score.MutationResults(setting=setting)
         self.setting = setting
+        self.new: list[MutantOutcome] = []
+        """The outcomes of this command, in contrast to those that the file had."""
+        self.began_cpu_s = 0.0
+        self.cpu_s = 0.0
+        """CPU seconds from the first mutant until the latest outcome, of this process and all that it started."""
 
     @property
     def outcomes(self) -> tuple[MutantOutcome, ...]:
@@ -232,11 +242,23 @@ class _ResultStore:
 
     def add(self, outcome: MutantOutcome, *, of: int) -> None:
         self._results = replace(self._results, outcomes=(*self.outcomes, outcome))
+        self.new.append(outcome)
+        self.cpu_s = _cpu_seconds() - self.began_cpu_s
         if self._path:
             files.write(self._results, self._path)
         by = f" by {outcome.oracle}" if outcome.oracle else ""
         effort = f"{counted(outcome.cases, 'case')}, {outcome.seconds:.0f} s"
         print_progress(f"{len(self.outcomes)} of {of}: {outcome.fate}{by} after {effort}: {outcome.mutant}")
+
+
+def _cpu_seconds() -> float:
+    """Return the CPU time of this process, its descendants, and the ended processes that they waited for."""
+    total = 0.0
+    own = psutil.Process()
+    for process in (own, *own.children(recursive=True)):
+        with suppress(psutil.NoSuchProcess):
+            total += sum(process.cpu_times()[:4])
+    return total
 
 
 def main(arguments: Sequence[str]) -> int:

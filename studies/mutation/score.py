@@ -84,6 +84,17 @@ def conclusion(outcomes: Sequence[MutantOutcome], mutants: int) -> str:
     )
 
 
+def kill_rate(outcomes: Sequence[MutantOutcome], cpu_s: float) -> str:
+    """Return how many of these mutants were killed per CPU minute, one line; empty if there is none."""
+    if not outcomes or cpu_s <= 0:
+        return ""
+    killed, minutes = sum(outcome.fate is Fate.KILLED for outcome in outcomes), cpu_s / 60
+    return (
+        f"{killed / minutes:.1f} killed per CPU minute: {killed} of the {counted(len(outcomes), 'mutant')} that this "
+        f"command tried, in {minutes:.1f} CPU minutes"
+    )
+
+
 def _fates(outcomes: Sequence[MutantOutcome]) -> Iterator[str]:
     yield _row(("operator", *Fate, "score"))
     yield _row(("---", *("---:" for _ in Fate), "---:"))

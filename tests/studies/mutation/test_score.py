@@ -44,6 +44,13 @@ def test_the_score_ignores_mutants_that_cannot_be_killed() -> None:
     assert score.score(others) is None
 
 
+def test_kills_are_counted_per_cpu_minute() -> None:
+    assert score.kill_rate((KILLED, KILLED, KILLED, SURVIVED), 90.0) == (
+        "2.0 killed per CPU minute: 3 of the 4 mutants that this command tried, in 1.5 CPU minutes"
+    )
+    assert not score.kill_rate((), 90.0)
+
+
 def test_an_equivalent_survivor_does_not_count() -> None:
     (with_explanations,) = score.with_explanations((SURVIVED,), (KNOWN,))
     assert (with_explanations.fate, with_explanations.reason) == (Fate.EQUIVALENT, "o is even and n is odd")
