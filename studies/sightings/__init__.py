@@ -1,0 +1,1 @@
+"""How soon a search first sees known bugs: seconds and cases from the start of the command."""
