@@ -12,6 +12,14 @@ from importlib.metadata import version
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
+PROGRAMS = (
+    "bench_executors.py",
+    "bench_exact.py",
+    "bench_cases.py",
+    "bench_oracles.py",
+    "bench_compiled.py",
+    "bench_ptx.py",
+)
 
 
 def main() -> int:
@@ -19,7 +27,7 @@ def main() -> int:
     packages = " ".join(f"{name} {version(name)}" for name in ("torch", "triton", "numpy", "llvmlite", "hypothesis"))
     print(f"Python {platform.python_version()}, {packages}; {len(os.sched_getaffinity(0))} cores, {platform.machine()}")
     with tempfile.TemporaryDirectory(prefix="harness-bench-") as folder:
-        for program in ("bench_executors.py", "bench_exact.py", "bench_cases.py", "bench_compiled.py", "bench_ptx.py"):
+        for program in PROGRAMS:
             subprocess.run([sys.executable, str(ROOT / "ci" / program), folder], cwd=ROOT, check=True)
     return 0
 

@@ -37,7 +37,7 @@ from harness.model.engine_traits import VIRTUAL
 from harness.model.op import Op
 from harness.model.paired_run import PairedRun, PairedRunRequest
 from harness.model.run import Completed, Ending, ExactComparison, ExactRun, Launch, Refilled, Run
-from harness.oracles.endings import describe
+from harness.oracles.endings import SUITE_PHASES, describe
 from harness.settings import Settings
 
 
@@ -247,7 +247,10 @@ class VirtualEngine:
         with self._state_for(replace(first.case, lane_fill=LaneFill.ODD)) as launches:
             ending, digests = self._execution.run_again(op, first.case)
             refilled = Refilled(ending=launches.ending(ending, self._chooser.failed), digests=digests)
-            return replace(with_seconds(first, self._seconds(launches.seconds)), refilled=refilled)
+            seconds = self._seconds(launches.seconds)
+            # The suite's own seconds stay apart: `completes` does not blame a kernel for them.
+            suites = {phase: seconds.pop(phase) for phase in SUITE_PHASES}
+            return with_seconds(replace(first, refilled=refilled), {**suites, "other lanes": sum(seconds.values())})
 
     def _check_rows(self, op: Op, first: Run) -> Run:
         """Run rows of the case in other company."""

@@ -54,6 +54,7 @@ facts = {
     "refilled": ending_of(run.refilled and run.refilled.ending),
     "tuned": ending_of(run.tuned and run.tuned.ending),
     "launches": [launch.kernel for launch in run.launches],
+    "is_timed_apart": run.seconds.get("other lanes", 0.0) > 0,
     "is_restored": handlers[0].case_launches is before,
 }
 sys.stdout.write(json.dumps(facts))

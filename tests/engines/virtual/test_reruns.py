@@ -16,5 +16,6 @@ def test_a_rerun_that_raises_neither_hides_the_next_one_nor_keeps_the_launches(t
         "refilled": "Raised",
         "tuned": "Completed",
         "launches": ["total_kernel", "add_up"],
+        "is_timed_apart": True,
         "is_restored": True,
     }
