@@ -5,9 +5,9 @@ modules are remembered before its file is imported, and put back after the impor
 """
 
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, is_dataclass
-from operator import attrgetter, is_
+from operator import attrgetter, getitem, is_
 from types import CellType, FunctionType, ModuleType
 from typing import Any, Self
 
@@ -61,7 +61,7 @@ class _Namespace:
 
     @property
     def is_changed(self) -> bool:
-        """True if an attribute is another one, or a class has new ones; quick, for thousands are asked."""
+        """True if an attribute is another one, or a class has new ones."""
         now = vars(self.owner)
         is_same = all(map(is_, map(now.get, self.kept), self.kept.values()))
         return not is_same or (isinstance(self.owner, type) and len(now) != self.size)
@@ -110,6 +110,23 @@ def _content(cell: CellType) -> Any:
         return _MISSING
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Column:
+    """One thing of thousands of owners, compared without a line of Python for each: that would take most of a case."""
+
+    read: Callable[..., Any]
+    owners: tuple[Sequence[Any], ...]
+    """The arguments of `read`, one sequence for each."""
+    kept: Sequence[Any]
+
+    @property
+    def is_changed(self) -> bool:
+        try:
+            return not all(map(is_, map(self.read, *self.owners), self.kept))
+        except (KeyError, ValueError):  # an attribute is gone, or a cell is empty
+            return True
+
+
 class Originals:
     """A snapshot; `restore` puts back what differs from it."""
 
@@ -131,6 +148,13 @@ class Originals:
             ):
                 kept = {key: value for key, value in vars(each).items() if hasattr(value, "__get__")}
                 self._keep(f"{each.__module__}.{each.__qualname__}", each, kept)
+        self._columns = (*self._function_columns(), *self._space_columns())
+        self._empty = [
+            cell
+            for each in self._functions.values()
+            for cell in each.function.__closure__ or ()
+            if _content(cell) is _MISSING
+        ]
 
     def _keep(self, name: str, owner: Any, kept: Mapping[str, Any]) -> None:
         self._spaces.append(_Namespace(name=name, owner=owner, kept=kept, size=len(vars(owner))))
@@ -140,15 +164,39 @@ class Originals:
             if isinstance(function, FunctionType) and _is_of(function, name):
                 self._functions.setdefault(id(function), _Function.of(f"{name}.{key}", function))
 
+    def _function_columns(self) -> Iterator[_Column]:
+        functions = [each.function for each in self._functions.values()]
+        for at, part in enumerate(PARTS):
+            kept = [each.parts[at] for each in self._functions.values()]
+            yield _Column(read=attrgetter(part), owners=(functions,), kept=kept)
+        cells = [
+            pair
+            for each in self._functions.values()
+            for pair in zip(each.function.__closure__ or (), each.cells, strict=True)
+            if pair[1] is not _MISSING
+        ]
+        yield _Column(
+            read=attrgetter("cell_contents"), owners=([cell for cell, _ in cells],), kept=[value for _, value in cells]
+        )
+
+    def _space_columns(self) -> Iterator[_Column]:
+        kept = [(vars(space.owner), *item) for space in self._spaces for item in space.kept.items()]
+        owners, names, values = zip(*kept, strict=True)
+        yield _Column(read=getitem, owners=(owners, names), kept=values)
+
     @property
     def is_changed(self) -> bool:
         """True if anything differs."""
-        return any(space.is_changed for space in self._spaces) or any(
-            function.is_changed for function in self._functions.values()
+        return (
+            any(column.is_changed for column in self._columns)
+            or any(_content(cell) is not _MISSING for cell in self._empty)
+            or any(isinstance(space.owner, type) and len(vars(space.owner)) != space.size for space in self._spaces)
         )
 
     def restore(self) -> tuple[str, ...]:
         """Put back what was replaced since; return the names, such as `torch.allclose`."""
+        if not self.is_changed:
+            return ()
         replaced: list[str] = []
         for function in self._functions.values():
             if function.is_changed:
