@@ -12,7 +12,6 @@ import os
 import random
 import signal
 import sys
-import threading
 import time
 import traceback
 from collections import Counter
@@ -21,7 +20,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
-from types import CodeType, FrameType
 from typing import Any, cast
 
 import torch
@@ -42,6 +40,7 @@ from harness.checks.answer import (
     OriginFault,
 )
 from harness.checks.answer_code import code_of, load
+from harness.checks.code_watch import Place, place_of, watch_of
 from harness.checks.joined_backward import Gradients, joined
 from harness.checks.kept_outputs import gradients_key, key_of, send_names, send_outputs
 from harness.checks.number_traits import is_sorted
@@ -269,7 +268,7 @@ class _Candidate:
         self._is_in_candidate = False
         os.register_at_fork(before=self._note_fork)
         code = code_of(self.reference.function)
-        self.guarded = _place(code) if code is not None else None
+        self.guarded = place_of(code) if code is not None else None
 
     @property
     def keeper(self) -> str:
@@ -486,28 +485,22 @@ class _Watched(Exception):
 
 
 class _ReferenceWatch:
-    """Notices a call of the reference's code while the context lasts, by whatever name it was imported."""
+    """Notices a call of the reference's code while the context lasts.
 
-    def __init__(self, answer: Answer, guarded: tuple[str, str, int] | None) -> None:
+    Raises:
+        _Watched: at its end, if there was one.
+    """
+
+    def __init__(self, answer: Answer, guarded: Place | None) -> None:
         self._name = answer.reference.name
-        self._guarded = guarded
-        self._is_called = False
+        self._watch = watch_of(guarded)
 
     def __enter__(self) -> None:
-        if self._guarded is not None:
-            threading.setprofile(self._see)  # in threads to come
-            sys.setprofile(self._see)
+        self._watch.begin()
 
     def __exit__(self, kind: object, error: object, at: object) -> None:
-        sys.setprofile(None)
-        threading.setprofile(None)
-        if self._is_called:
+        if self._watch.end():
             raise _Watched(f"the candidate calls the reference {self._name}")
-
-    def _see(self, frame: FrameType, event: str, argument: Any) -> None:
-        del argument
-        if event == "call" and not self._is_called:
-            self._is_called = _place(frame.f_code) == self._guarded
 
 
 def _nearly_same_values(kept: torch.Tensor, choice: random.Random) -> torch.Tensor:
@@ -574,10 +567,6 @@ def _runs_foreign_code(threads: frozenset[int]) -> bool:
             return False
         time.sleep(LOOK_S)  # code that Python generates, as of a dataclass, has no file for a moment
     return True
-
-
-def _place(code: CodeType) -> tuple[str, str, int]:
-    return code.co_filename, code.co_name, code.co_firstlineno
 
 
 def _tell_inputs_apart(outputs: Mapping[str, torch.Tensor]) -> bool:
