@@ -32,7 +32,7 @@ from harness.findings.versions import versions
 from harness.model.case import HARNESS_FOLDER, Case, Scale, ValueDistribution
 from harness.model.flaw_kind import FlawKind
 from harness.model.op import Op
-from harness.model.paired_run import PairedRun
+from harness.model.paired_run import PairedRun, PairedRunRequest
 from harness.model.run import Completed, Raised, Refused, Run
 from harness.model.verdict import Fail
 from harness.oracles.endings import describe
@@ -394,7 +394,8 @@ class CandidateCheck:
             for case in chosen:
                 name = f"{REFEREE}{FORWARD if case.op.endswith(FORWARD) else ''}"
                 again = replace(case, op=f"{suite}:{name}", options={}, configs={})
-                match pool.run(again).ending:
+                # The referee compares by itself, once: a paired run has neither a definition nor reruns.
+                match pool.run(PairedRunRequest(case=again, dot_precisions=())).ending:
                     case Completed():
                         self._refereed += 1
                     case Raised(kind=kind, message=message):
