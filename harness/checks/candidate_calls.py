@@ -42,7 +42,7 @@ from harness.checks.answer import (
 from harness.checks.answer_code import code_of, load
 from harness.checks.code_watch import Place, place_of, watch_of
 from harness.checks.joined_backward import Gradients, joined
-from harness.checks.kept_outputs import gradients_key, key_of, send_names, send_outputs
+from harness.checks.kept_outputs import bytes_of, gradients_key, key_of, send_names, send_outputs
 from harness.checks.number_traits import is_sorted
 from harness.checks.reference import Reference, arguments_of, built
 from harness.checks.value_origins import ValueOrigins, is_constant
@@ -162,8 +162,7 @@ def call(answer: Answer, inputs: Mapping[str, Any], sizes: Mapping[str, int], *,
     returned = candidate.called(invoked.call, origins)
     with plain_torch():
         _refuse_forged(returned)
-        if answer.keeper:
-            send_outputs(answer.keeper, key, returned)
+        candidate.send(key, returned)
         note(f"{CONTROL}{LEGAL}")
         _refuse_changes(answer, inputs, kept)
         outputs = named(returned)
@@ -213,7 +212,7 @@ class _BackwardPass:
         with plain_torch():
             if candidate.keeper:
                 key = gradients_key(self.inputs, self.invoked.wanted, kept)
-                send_outputs(candidate.keeper, key, self.invoked.of_inputs(gradients))
+                candidate.send(key, self.invoked.of_inputs(gradients))
             self._note_origins(
                 gradients, {**self.inputs, **{f"cotangent {at}": value for at, value in enumerate(kept)}}
             )
@@ -259,6 +258,8 @@ class _Candidate:
         self._earlier: dict[object, tuple[str, str]] = {}
         self.left: dict[int, Any] = {}
         """As `ValueOrigins` continues it."""
+        self._sent: set[str] = set()
+        """The keys of what the keeper has."""
         self._own_names: dict[str, str] = {}
         """The candidate's names of weights by those in the reference."""
         self._arguments: list[torch.Tensor] = []
@@ -274,6 +275,12 @@ class _Candidate:
     def keeper(self) -> str:
         """The address to which outputs are sent; empty if nobody keeps them."""
         return self._answer.keeper
+
+    def send(self, key: str, returned: Any) -> None:
+        """Send outputs or gradients to the keeper, if there is one: only once, for it keeps what arrives first."""
+        if self.keeper and key not in self._sent:
+            send_outputs(self.keeper, key, returned)
+            self._sent.add(key)
 
     @property
     def function(self) -> Callable[..., Any]:
@@ -404,7 +411,7 @@ class _Candidate:
 
     def note_outputs(self, input_key: str, outputs: Mapping[str, Any], other_key: str) -> None:
         """Note outputs that are constant, or the same as those for other inputs, which may have the other key."""
-        if not outputs or any(value.numel() < 2 or not len(_finite(value)) for value in outputs.values()):
+        if not outputs or any(value.numel() < 2 or not _has_finite(value) for value in outputs.values()):
             return
         if all(not bool((value != 0).any()) for value in outputs.values()):
             note(f"{CONTROL}zeros")
@@ -574,6 +581,10 @@ def _tell_inputs_apart(outputs: Mapping[str, torch.Tensor]) -> bool:
     return all(len(_finite(value).unique()) >= DISTINCT_VALUES for value in outputs.values())
 
 
+def _has_finite(value: torch.Tensor) -> bool:
+    return bool(value.isfinite().any()) if value.itemsize > 1 else bool(len(_finite(value)))
+
+
 def _finite(value: torch.Tensor) -> torch.Tensor:
     """Return the finite elements in float64: `isfinite` knows not every 8-bit float."""
     wide = value.double()
@@ -607,9 +618,14 @@ def _refuse_forged(returned: Any) -> None:
             raise OutputForged(f"an output is a {type(part).__name__}, no plain tensor")
 
 
+def _is_same(value: torch.Tensor, other: torch.Tensor) -> bool:
+    has_form = (value.shape, value.dtype) == (other.shape, other.dtype)
+    return has_form and bytes_of(value) == bytes_of(other)
+
+
 def _refuse_changes(answer: Answer, inputs: Mapping[str, Any], kept: Mapping[str, Any]) -> None:
     for name, value in inputs.items():
-        if name not in answer.mutated and key_of({name: value}) != key_of({name: kept[name]}):
+        if name not in answer.mutated and not _is_same(value, kept[name]):
             changed = (value.detach() != kept[name]) & ~(value.detach().isnan() & kept[name].isnan())
             at = [int(part) for part in changed.nonzero()[0]] if bool(changed.any()) else []
             raise InputChanged(f"the candidate changes its input {name} in place, first at {at}")

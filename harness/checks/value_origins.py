@@ -53,6 +53,8 @@ POISON = (
     *(PATTERNS[dtype] * 0x1_0001 for dtype in (torch.bfloat16, torch.float16, torch.int16)),
 )
 """Words of fresh memory."""
+WORDS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
+"""Integers by their bytes: so elements are compared in one step."""
 IMPORTS = frozenset({"lift_fresh", "lift_fresh_copy"})
 """Operators by which `torch.tensor` brings numbers from Python."""
 
@@ -234,6 +236,8 @@ class ValueOrigins(OperatorMode):
 
     def _is_copied(self, output: torch.Tensor) -> bool:
         """Return True if nearly all values are those of one tensor that others computed, wherever they stand in it."""
+        if not self._computed:
+            return False
         values = _values(output)
         wanted = _telling(values)
         if len(values) == 1 and values[0] != np.rint(values[0]):
@@ -299,9 +303,14 @@ def _whole(storage: torch.UntypedStorage) -> torch.Tensor:
 
 def _differing(old: torch.Tensor, new: torch.Tensor, size: int) -> torch.Tensor:
     """Return a mask of the bytes of all elements of which any byte differs."""
-    differs = old != new
-    whole = len(differs) // size * size
-    differs[:whole] = differs[:whole].view(-1, size).any(dim=1).repeat_interleave(size)
+    differs = torch.empty(len(old), dtype=torch.bool)
+    whole = len(old) // size * size
+    differs[whole:] = old[whole:] != new[whole:]
+    if word := WORDS.get(size):
+        elements = old[:whole].view(word) != new[:whole].view(word)
+    else:
+        elements = (old[:whole] != new[:whole]).view(-1, size).any(dim=1)
+    differs[:whole].view(-1, size)[:] = elements[:, None]
     return differs
 
 
@@ -324,7 +333,9 @@ def _as_in(kept: Mapping[int, torch.Tensor], output: torch.Tensor, dtype: torch.
         typed = torch.empty(0, dtype=output.dtype)
         return typed.set_(whole.untyped_storage(), output.storage_offset(), output.shape, output.stride())
     size = output.element_size()
-    elements = whole[: len(whole) // size * size].view(-1, size).any(dim=1)
+    mask = whole[: len(whole) // size * size]
+    word = WORDS.get(size)
+    elements = mask.view(word) != 0 if word else mask.view(-1, size).any(dim=1)
     return elements.as_strided(output.shape, output.stride(), output.storage_offset())
 
 
