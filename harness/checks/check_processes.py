@@ -20,10 +20,22 @@ from harness.search.options import Options
 from harness.search.session import Session, prepared
 from harness.settings import Settings
 from harness.suite_files import named_in_project, project_of
-from harness.workers.fork_servers.shared_zygotes import SharedZygotes
+from harness.workers.fork_servers.emulating_zygotes import EmulatingZygotes
 from harness.workers.pool import Pool, PoolOptions
 from harness.workers.spec import WorkerSpec
 from harness.workers.supervision.time_limits import Patience
+
+MODULES = (
+    "harness.checks.candidate_calls",
+    "harness.checks.referee",
+    "numpy.ctypeslib",
+    "numpy.ma",
+    "triton.compiler.code_generator",
+    "triton.experimental.gluon",
+    "triton.language.extra.libdevice",
+    "triton.tools.tensor_descriptor",
+)
+"""What the processes of each check need, and import once: the harness's own, and what Triton imports at a launch."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,7 +49,7 @@ class CheckProcesses:
     time_limit_s: float
     settings: Settings
     project: Path = field(default_factory=lambda: project_of(Path.cwd()))
-    _zygotes: SharedZygotes = field(default_factory=SharedZygotes)
+    _zygotes: EmulatingZygotes = field(default_factory=lambda: EmulatingZygotes(MODULES))
     _tasks: dict[Hashable, SampledTask] = field(default_factory=dict[Hashable, SampledTask])
 
     def close(self) -> None:

@@ -54,6 +54,15 @@ class Engine(Protocol):
 
 
 @runtime_checkable
+class MovableEngine(Engine, Protocol):
+    """An engine that can emulate a device in one process, and write to other folders in those forked from it."""
+
+    def move(self) -> None:
+        """Use the folders that the environment names now; called before the first case."""
+        ...
+
+
+@runtime_checkable
 class AssemblingEngine(Engine, Protocol):
     """An engine that can assemble kernels in another way."""
 

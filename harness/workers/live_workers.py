@@ -173,7 +173,7 @@ class LiveWorkers:
     def _new_server(self, spec: WorkerSpec, folder: PoolFolder) -> WorkerServer:
         if spec.sanitizing is not None:
             return SanitizedServer(spec, spec.sanitizing, folder, lambda: next(self._numbers))
-        return DeviceServer(spec, self._zygotes.of(spec.zygote, spec.scratch), folder, next(self._numbers))
+        return DeviceServer(spec, self._zygotes.origin(spec), folder, next(self._numbers))
 
     def _retire_servers(self) -> list[Closable]:
         surplus = len(self._servers) - max(LEAST_SERVERS, self._processes)

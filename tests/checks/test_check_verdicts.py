@@ -48,6 +48,44 @@ def get_init_inputs():
 """
 
 
+DOUBLING = """
+import sys
+import torch, triton, triton.language as tl
+
+@triton.jit
+def double_kernel(x, y, n, BLOCK: tl.constexpr):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(y + at, tl.load(x + at, mask=at < n) * 2.0, mask=at < n)
+
+def doubled(x):
+    x = x.contiguous()
+    y = torch.empty_like(x)
+    double_kernel[(triton.cdiv(x.numel(), 128),)](x, y, x.numel(), BLOCK=128)
+    return y
+"""
+MARKING = """
+def candidate(x):
+    torch.mark_of_the_first = sys.mark_of_the_first = 1
+    return doubled(x)
+"""
+LOOKING = """
+def candidate(x):
+    names = [name for name in sys.modules if name.startswith("harness_answer_") and "marking" in name]
+    if names or hasattr(torch, "mark_of_the_first") or hasattr(sys, "mark_of_the_first"):
+        raise RuntimeError(f"another candidate was here: {names}")
+    return doubled(x)
+"""
+PROBLEM = """
+import torch
+
+def reference(x):
+    return x * 2.0
+
+def sample():
+    return (torch.randn(64, 100),)
+"""
+
+
 @pytest.fixture(scope="module")
 def checker(tmp_path_factory: pytest.TempPathFactory) -> Generator[Checker]:
     folder = tmp_path_factory.mktemp("checks")
@@ -94,6 +132,27 @@ def test_equal_seeds_draw_equal_cases_in_every_folder(tmp_path: Path, monkeypatc
             verdict = checker.check(f"{file}:small_only", f"{file}:reference", f"{file}:sample", seed=7)
         shown.append((verdict.failed, [flaw.case for flaw in verdict.flaws]))
     assert shown[0] == shown[1]
+
+
+def test_no_process_of_a_candidate_has_run_another_one(checker: Checker, tmp_path: Path) -> None:
+    problem = tmp_path / "problem.py"
+    problem.write_text(PROBLEM)
+    for name, text in (("marking", MARKING), ("looking", LOOKING)):
+        (tmp_path / f"{name}.py").write_text(DOUBLING + text)
+        places = f"{tmp_path / name}.py:candidate", f"{problem}:reference", f"{problem}:sample"
+        verdict = checker.check(*places, seed=7)
+        assert (verdict.ruling, verdict.flaws) == (Ruling.RIGHT, ())
+
+
+def test_a_problem_whose_file_changes_is_judged_anew(checker: Checker, tmp_path: Path) -> None:
+    problem, candidate = tmp_path / "problem.py", tmp_path / "candidate.py"
+    candidate.write_text(DOUBLING)
+    rulings: list[Ruling] = []
+    for factor in ("2.0", "3.0", "2.0"):
+        problem.write_text(PROBLEM.replace("2.0", factor))
+        places = f"{candidate}:doubled", f"{problem}:reference", f"{problem}:sample"
+        rulings.append(checker.check(*places, seed=7).ruling)
+    assert rulings == [Ruling.RIGHT, Ruling.WRONG, Ruling.RIGHT]
 
 
 def test_sizes_that_agree_in_all_samples_are_one_dim(checker: Checker) -> None:

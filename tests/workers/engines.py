@@ -142,3 +142,14 @@ class OnHardware(Calling):
     """Passes for the engine on a hardware GPU."""
 
     traits = CUDA
+
+
+class Moving(Catching):
+    """Emulates a device for processes with other folders."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.moves = 0
+
+    def move(self) -> None:
+        self.moves += 1

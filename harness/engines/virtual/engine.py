@@ -145,6 +145,11 @@ class VirtualEngine:
     def begin(self) -> str:
         return ""
 
+    def move(self) -> None:
+        """Use the folders that the environment names now."""
+        assert self._launches is not None, "emulate a device first"
+        self._launches.use(settings_of(os.environ))
+
     def execute_with(self, executing: NativeBackend) -> None:
         """Replace the native code that is tried before the machine."""
         assert self._launches is not None, "emulate a device first"

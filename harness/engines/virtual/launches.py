@@ -178,8 +178,6 @@ class Launches:
         self.on_store: Callable[[int, LastStore], None] = lambda *_: None
         """Gets the address of each storage that a launch may store to."""
         self.case_launches = VirtualCaseLaunches()
-        self.native: NativeBackend = NativeCode(settings.executor, settings.builds)
-        """Tried before the machine."""
         self.handlers = HANDLERS
         """The effect of each operation; random rounding replaces it."""
         self._exact: Mapping[str, Handler] | None = None
@@ -190,8 +188,14 @@ class Launches:
         """By storage, the poison of the scratch memory of the launch under way."""
         self._poison_of = lambda address: self._scratch_poison.get(address) or poison_of(address)
         self._compile_now = compile_now
-        self.settings = settings
+        self.use(settings)
         self._compiled_kernels: dict[tuple[str, ...], CompiledTtir] = {}
+
+    def use(self, settings: EngineSettings) -> None:
+        """Take other settings, before the first launch."""
+        self.settings = settings
+        self.native: NativeBackend = NativeCode(settings.executor, settings.builds)
+        """Tried before the machine."""
 
     @property
     def is_exact(self) -> bool:

@@ -9,7 +9,7 @@ from harness.engines.cuda.cuda_errors import parse_assertions
 from harness.engines.cuda.sanitizers.instrumentation import SELF_TEST_OUTPUT, Instrumenting
 from harness.errors import WorkerError
 from harness.workers.folder import PoolFolder
-from harness.workers.fork_servers.shared_zygotes import SharedZygote, run_to_end, tail_of
+from harness.workers.fork_servers.shared_zygotes import Origin, run_to_end, tail_of
 from harness.workers.interfaces import WorkerGone
 from harness.workers.protocol import ChildError, FaultKind, Frame, FrameKind
 from harness.workers.spec import WorkerSpec
@@ -27,7 +27,7 @@ SELF_TEST_FILES = frozenset({"kernels_instrumented.py", "kernels_gluon.py"})
 class DeviceServer:
     """Forks workers of one spec.  An obstacle to loading is met once, and raised at every later attempt."""
 
-    def __init__(self, spec: WorkerSpec, zygote: SharedZygote, folder: PoolFolder, number: int) -> None:
+    def __init__(self, spec: WorkerSpec, zygote: Origin, folder: PoolFolder, number: int) -> None:
         self.spec = spec
         self._folder = folder
         self._zygote = zygote

@@ -10,13 +10,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
+from typing import Protocol
 
 from harness import wire
 from harness.errors import WorkerError
 from harness.workers.folder import PoolFolder
 from harness.workers.fork_servers.fork_server import ForkedServer, StartedServer
 from harness.workers.protocol import Frame
-from harness.workers.spec import ZygoteSpec
+from harness.workers.spec import WorkerSpec, ZygoteSpec
 from harness.workers.supervision.channel import TAIL_BYTES, Channel, Exited, NoAnswer, Orphaned
 from harness.workers.zygote.fork_loop import Main
 from harness.workers.zygote.startup import SharedOrders, start_shared
@@ -29,6 +30,18 @@ class Wrapper:
     python: str
     """An executable file that starts the program on Python, and passes its own arguments on to Python."""
     environment: Mapping[str, str] = field(default_factory=dict[str, str])
+
+
+class Origin(Protocol):
+    """What a device's server is forked from."""
+
+    def forked_server(self, main: Main, orders: bytes) -> ForkedServer:
+        """A fork server that is to be forked from this one."""
+        ...
+
+    def log_tail(self) -> str:
+        """The end of what it printed while it loaded."""
+        ...
 
 
 class SharedZygote:
@@ -108,6 +121,10 @@ class SharedZygotes:
                     self._folders[scratch] = PoolFolder(scratch)
                 self._zygotes[spec] = SharedZygote(spec, self._folders[scratch], next(self._numbers))
             return self._zygotes[spec]
+
+    def origin(self, spec: WorkerSpec) -> Origin:
+        """What the server of a spec is forked from."""
+        return self.of(spec.zygote, spec.scratch)
 
     def close(self) -> None:
         """Kill them all and remove their files.  Pools stop the servers that were forked from them."""

@@ -11,7 +11,7 @@ import sys
 import traceback
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
 
@@ -19,7 +19,7 @@ from harness.engines.jax.jax_imports import prepare_imports
 from harness.engines.jax.jax_releases import LIBRARY, check_releases
 from harness.engines.triton.builds import BUILDS_VARIABLE, KEPT_TTIR_VARIABLE
 from harness.errors import CannotExecute, MissingPart, SuiteError
-from harness.execution.engine import Engine
+from harness.execution.engine import Engine, MovableEngine
 from harness.extras import missing_dependency, remedy_for_import
 from harness.libraries import absence, name_of
 from harness.model.op import Op
@@ -50,7 +50,9 @@ class Prepared:
 
     engine: Engine
     server: int
-    """The shared zygote's process id."""
+    """The process id of the shared zygote, or of the server that emulates a device for others."""
+    emulating: MovableEngine | None = None
+    """The same engine, if it emulates the device of all servers that are forked from this process."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,17 +81,11 @@ def prepare(spec: ZygoteSpec) -> Prepared:
 def load(spec: WorkerSpec, prepared: Prepared) -> Loaded | ChildError:
     """Make this process ready to fork workers.  A suite or library that cannot be loaded is returned as an error."""
     engine = prepared.engine
-    _set_folders(Path(spec.confined_to[0] if spec.confined_to else spec.scratch).resolve())
-    for name in spec.unset:
-        os.environ.pop(name, None)
-    os.environ.update(spec.environment)
-    sys.path[:0] = spec.variant_paths
-    importlib.invalidate_caches()
-    engine.emulate(spec.device)
-    import_submodules_on_use()
-    if not engine.traits.is_hardware:  # on hardware, JAX is imported as it is installed
-        prepare_imports()
-    BUILTINS["__import__"] = import_past_frameworks
+    if prepared.emulating is None:
+        _emulate(spec, engine)
+    else:
+        _set_folders(spec)
+        prepared.emulating.move()
     try:
         suites = {suite: load_suite(suite, Path(spec.project)) for suite in spec.suites}
         _stub_packages(suites.values(), Path(spec.project))
@@ -112,7 +108,35 @@ def load(spec: WorkerSpec, prepared: Prepared) -> Loaded | ChildError:
     )
 
 
-def _set_folders(scratch: Path) -> None:
+def emulate(spec: WorkerSpec, prepared: Prepared, modules: Iterable[str]) -> Prepared:
+    """Emulate the device of the spec, and import modules, for servers of suites that are forked from this process."""
+    engine = prepared.engine
+    assert isinstance(engine, MovableEngine), "other engines have no such process"
+    _emulate(spec, engine)
+    for module in modules:
+        importlib.import_module(module)
+    if torch := sys.modules.get("torch"):
+        torch.set_num_threads(1)
+    _share_with_children()
+    return replace(prepared, server=os.getpid(), emulating=engine)
+
+
+def _emulate(spec: WorkerSpec, engine: Engine) -> None:
+    _set_folders(spec)
+    for name in spec.unset:
+        os.environ.pop(name, None)
+    os.environ.update(spec.environment)
+    sys.path[:0] = spec.variant_paths
+    importlib.invalidate_caches()
+    engine.emulate(spec.device)
+    import_submodules_on_use()
+    if not engine.traits.is_hardware:  # on hardware, JAX is imported as it is installed
+        prepare_imports()
+    BUILTINS["__import__"] = import_past_frameworks
+
+
+def _set_folders(spec: WorkerSpec) -> None:
+    scratch = Path(spec.confined_to[0] if spec.confined_to else spec.scratch).resolve()
     os.environ["TRITON_CACHE_DIR"] = str(scratch / "triton")
     os.environ["TORCHINDUCTOR_CACHE_DIR"] = str(scratch / "inductor")
     os.environ[BUILDS_VARIABLE] = str(scratch / BUILDS)

@@ -22,7 +22,7 @@ from harness.workers.protocol import ChildError, FaultKind
 from harness.workers.spec import WorkerSpec, ZygoteSpec
 from harness.workers.supervision import linux
 from harness.workers.zygote.fork_loop import has_owner, serve_forks
-from harness.workers.zygote.loading import Loaded, Prepared, load, prepare
+from harness.workers.zygote.loading import Loaded, Prepared, emulate, load, prepare
 
 T = TypeVar("T")
 
@@ -51,6 +51,8 @@ class DeviceOrders:
     """The pool's folder for temporary files."""
     directory: str
     """The parent's working directory: the zygote may have started in another one."""
+    modules: tuple[str, ...] = ()
+    """What a server imports that emulates the device for others."""
 
 
 class State:
@@ -83,8 +85,23 @@ def start_shared(fds: tuple[int, ...]) -> int:
     return 0
 
 
+def start_emulator(fds: tuple[int, ...]) -> int:
+    """Emulate the device and import modules, then fork device servers until the parent is gone."""
+    control, orders = _received(fds, DeviceOrders)
+    os.setsid()
+    if isinstance(prepared := state.prepared, Prepared):
+        linux.die_with(prepared.server)
+        _print_to(orders.log)
+        if has_owner(control):
+            state.prepared = _or_error(lambda: _emulated(orders, prepared))
+        linux.outlive_parent()
+    with control:
+        serve_forks(control)
+    return 0
+
+
 def start_device(fds: tuple[int, ...]) -> int:
-    """Emulate the device, load suites and libraries, then fork workers until the parent is gone."""
+    """Emulate the device unless the process does, load suites and libraries, then fork workers."""
     control, orders = _received(fds, DeviceOrders)
     os.setsid()
     match state.prepared:
@@ -106,10 +123,19 @@ def start_device(fds: tuple[int, ...]) -> int:
 
 
 def _load(orders: DeviceOrders, prepared: Prepared) -> Loaded | ChildError:
+    _settle(orders)
+    return load(orders.spec, prepared)
+
+
+def _emulated(orders: DeviceOrders, prepared: Prepared) -> Prepared:
+    _settle(orders)
+    return emulate(orders.spec, prepared, orders.modules)
+
+
+def _settle(orders: DeviceOrders) -> None:
     os.chdir(orders.directory)
     os.environ["TMPDIR"] = orders.temporary
     tempfile.tempdir = None  # the zygote's, if anything has asked for it there
-    return load(orders.spec, prepared)
 
 
 def _received(fds: tuple[int, ...], kind: type[T]) -> tuple[socket.socket, T]:

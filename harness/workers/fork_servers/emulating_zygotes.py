@@ -1,0 +1,92 @@
+"""Zygotes that emulate a device already, with the modules of the harness that suites of one kind need.
+
+For a caller with many short-lived suites, as one candidate after another: their servers are forked from a process that
+has done all that none of them decides.  It holds no suite, no library under test and no code of a candidate.
+"""
+
+import threading
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import count
+from pathlib import Path
+
+from harness import wire
+from harness.model.engine_traits import VIRTUAL
+from harness.workers.folder import PoolFolder
+from harness.workers.fork_servers.fork_server import ForkedServer
+from harness.workers.fork_servers.shared_zygotes import Origin, SharedZygotes, tail_of
+from harness.workers.spec import WorkerSpec
+from harness.workers.zygote.fork_loop import Main
+from harness.workers.zygote.startup import DeviceOrders, start_emulator
+
+
+class EmulatingZygote:
+    """One fork server that emulates a device."""
+
+    def __init__(
+        self, origin: Origin, spec: WorkerSpec, folder: PoolFolder, number: int, modules: Sequence[str]
+    ) -> None:
+        self._log = folder.path / f"emulating-zygote-{number}.log"
+        self._origin = origin
+        orders = DeviceOrders(
+            spec=spec,
+            log=str(self._log),
+            temporary=str(folder.temporary),
+            directory=str(Path.cwd()),
+            modules=tuple(modules),
+        )
+        self._server = origin.forked_server(start_emulator, wire.to_json(orders).encode())
+
+    @property
+    def pid(self) -> int | None:
+        return self._server.pid
+
+    def forked_server(self, main: Main, orders: bytes) -> ForkedServer:
+        return ForkedServer(self._server, main, orders)
+
+    def log_tail(self) -> str:
+        return tail_of(self._log) or self._origin.log_tail()
+
+    def close(self) -> None:
+        """Kill it.  Servers that were forked from it belong to their pools, which stop them."""
+        self._server.stop()
+
+
+class EmulatingZygotes(SharedZygotes):
+    """One emulating zygote for each device, and for engines that cannot have one a shared zygote.  Thread-safe."""
+
+    def __init__(self, modules: Sequence[str], engine: str = VIRTUAL.factory) -> None:
+        """`engine` is one that can move, as `harness.execution.engine.MovableEngine` says."""
+        super().__init__()
+        self._engine = engine
+        self._modules = modules
+        self._emulating: dict[WorkerSpec, EmulatingZygote] = {}
+        self._emulating_lock = threading.Lock()
+        self._emulating_numbers = count()
+        self._own_folders: dict[str, PoolFolder] = {}
+
+    def origin(self, spec: WorkerSpec) -> Origin:
+        if spec.engine != self._engine or spec.sanitizing or spec.instrumenting:
+            return super().origin(spec)
+        return self.emulating(spec)
+
+    def emulating(self, spec: WorkerSpec) -> EmulatingZygote:
+        """The emulating zygote for a spec, whatever suites and folders that has."""
+        plain = replace(spec, suites=(), confined_to=(), shows_output=False)
+        with self._emulating_lock:
+            if plain not in self._emulating:
+                if spec.scratch not in self._own_folders:
+                    self._own_folders[spec.scratch] = PoolFolder(spec.scratch)
+                folder, number = self._own_folders[spec.scratch], next(self._emulating_numbers)
+                self._emulating[plain] = EmulatingZygote(super().origin(plain), plain, folder, number, self._modules)
+            return self._emulating[plain]
+
+    def close(self) -> None:
+        with self._emulating_lock:
+            for zygote in self._emulating.values():
+                zygote.close()
+            for folder in self._own_folders.values():
+                folder.remove()
+            self._emulating.clear()
+            self._own_folders.clear()
+        super().close()
