@@ -53,7 +53,8 @@ def test_the_code_of_a_function_is_put_back(originals: Originals) -> None:
     assert isinstance(function, FunctionType)
     try:
         function.__code__ = (lambda value: True).__code__  # noqa: ARG005 - it has the parameter of the function
-        assert originals.restore() == ("harness.checks.number_traits.is_sorted",)
+        (name,) = originals.restore()
+        assert name.endswith(".is_sorted")
         assert function.__code__ is code
     finally:
         function.__code__ = code
