@@ -1,51 +1,97 @@
 """Measures how fast candidates are checked: `python -m ci.bench_checks`, in a folder that may get a `.harness`.
 
-It prints the seconds of `harness check` with warm caches, and how many checks of 20 cases a second warm checkers reach:
-one, and two in threads of their own.  CPU seconds count all processes, so they depend less on what else runs.
+It prints the seconds of `harness check` with warm caches, and what a check by a warm checker takes: CPU time, seconds,
+and seconds for a candidate that is new to it.  Then it prints how many checks of 20 cases a second warm checkers reach:
+one, and two of one process each, in threads of their own.  CPU time is that of all processes, so it depends less on
+what else runs.
 """
 
+import ctypes
 import os
-import resource
+import statistics
 import subprocess
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import psutil
 
 import harness
 from ci.check_answers import FOLDER
 
 CHECKS = 10
 NAMES = ("softmax", "swish")
+PR_SET_CHILD_SUBREAPER = 36
 
 
 def main() -> None:
     """Print the figures, one a line."""
-    answer, problem = FOLDER / "softmax_right.py", FOLDER / "softmax_problem.py"
-    command = [sys.executable, "-m", "harness.cli", "check", str(answer), str(problem)]
+    # Workers that outlive their server for a moment become children of this process, and are counted.
+    ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    command = [sys.executable, "-m", "harness.cli", "check", str(_answer("softmax")), str(_problem("softmax"))]
     for turn in ("cold", "warm"):
         begun = time.monotonic()
         subprocess.run(command, check=True, capture_output=True)
         print(f"harness check, {turn}: {time.monotonic() - begun:.1f} s")
     print(f"load of the machine before: {os.getloadavg()[0]:.1f} on {len(os.sched_getaffinity(0))} cores")
-    used = _cpu_s()
+    _print_one_check()
     print(f"one warm checker: {_rate(NAMES[0]):.2f} checks of 20 cases a second")
-    print(f"CPU of it, with its start: {_cpu_s() - used:.1f} s for {CHECKS + 1} checks")
     with ThreadPoolExecutor(len(NAMES)) as threads:
-        print(f"two warm checkers: {sum(threads.map(_rate, NAMES)):.2f} checks of 20 cases a second")
+        total = sum(threads.map(lambda name: _rate(name, processes=1), NAMES))
+    print(f"two warm checkers of one process each: {total:.2f} checks of 20 cases a second")
 
 
-def _rate(name: str) -> float:
-    with harness.Checker() as checker:
-        checker.check(FOLDER / f"{name}_right.py", FOLDER / f"{name}_problem.py")
+def _print_one_check() -> None:
+    """Print what a check takes by a warm checker, for a candidate that it knows and for new ones; medians."""
+    problem = _problem("softmax")
+    with harness.Checker() as checker, TemporaryDirectory() as folder:
+        checker.check(_answer("softmax"), problem, seed=0)
+        seconds, cpu = list[float](), list[float]()
+        for seed in range(1, CHECKS + 1):
+            before, begun = _cpu_s(), time.monotonic()
+            assert checker.check(_answer("softmax"), problem, seed=seed)
+            seconds.append(time.monotonic() - begun)
+            cpu.append(_cpu_s() - before)
+        print(f"a check: {statistics.median(cpu):.2f} s of CPU time, {statistics.median(seconds):.2f} s")
+        seconds.clear()
+        for seed in range(1, CHECKS + 1):
+            new = Path(folder, f"candidate_{seed}.py")
+            new.write_text(f"{_answer('softmax').read_text()}\n# {seed}\n")
+            begun = time.monotonic()
+            assert checker.check(new, problem, seed=seed)
+            seconds.append(time.monotonic() - begun)
+        print(f"the verdict on a new candidate: {statistics.median(seconds):.2f} s, at most {max(seconds):.2f} s")
+
+
+def _rate(name: str, *, processes: int | None = None) -> float:
+    with harness.Checker(processes=processes) as checker:
+        checker.check(_answer(name), _problem(name))
         begun = time.monotonic()
         for _ in range(CHECKS):
-            assert checker.check(FOLDER / f"{name}_right.py", FOLDER / f"{name}_problem.py")
+            assert checker.check(_answer(name), _problem(name))
         return CHECKS / (time.monotonic() - begun)
 
 
+def _answer(name: str) -> Path:
+    return FOLDER / f"{name}_right.py"
+
+
+def _problem(name: str) -> Path:
+    return FOLDER / f"{name}_problem.py"
+
+
 def _cpu_s() -> float:
-    own, children = (resource.getrusage(whose) for whose in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
-    return own.ru_utime + own.ru_stime + children.ru_utime + children.ru_stime
+    """Return the CPU seconds of this process, of all below it, and of those that have ended."""
+    own = psutil.Process()
+    total = 0.0
+    for process in (own, *own.children(recursive=True)):
+        with suppress(psutil.NoSuchProcess):
+            times = process.cpu_times()
+            total += times.user + times.system + times.children_user + times.children_system
+    return total
 
 
 if __name__ == "__main__":

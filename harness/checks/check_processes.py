@@ -48,6 +48,8 @@ class CheckProcesses:
     oracles: tuple[str, ...]
     time_limit_s: float
     settings: Settings
+    processes: int | None
+    """How many cases of a search run at once; None: one for each core."""
     project: Path = field(default_factory=lambda: project_of(Path.cwd()))
     _zygotes: EmulatingZygotes = field(default_factory=lambda: EmulatingZygotes(MODULES))
     _tasks: dict[Hashable, SampledTask] = field(default_factory=dict[Hashable, SampledTask])
@@ -69,6 +71,7 @@ class CheckProcesses:
             engine=self.engine,
             fixed_sm_count=True,
             time_limit_s=self.time_limit_s,
+            processes=self.processes,
             settings=self.settings,
             confined_to=folders,
         )

@@ -51,6 +51,9 @@ class Checker:
     """Also compile each kernel for the devices, and check that it fits them: a second for each kernel."""
     other_sm_counts: bool = False
     """Also repeat a case on another SM count, in a process of its own."""
+    processes: int | None = None
+    """Processes that run cases of one check at once; None: one for each core.  With one, and as many checkers as cores
+    in threads, more checks end in a second, and each of them later."""
     stops_at_flaw: bool = True
     """A check ends at its first failure."""
     stores_findings: bool = False
@@ -64,6 +67,7 @@ class Checker:
             oracles=registry.names_with(self._asks),
             time_limit_s=self.time_limit_s,
             settings=self.settings,
+            processes=self.processes,
         )
 
     def _asks(self, traits: Traits) -> bool:
