@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from harness.engines.torch.torch_seam import plain_torch
 from harness.engines.ttir.ir import Operation, Type
 from harness.engines.virtual.machine import Handler, Machine, Value
 from harness.engines.virtual.numbers import float8
@@ -322,7 +323,8 @@ def clamp(machine: Machine, operation: Operation, frame: list[Value]) -> Array:
 
 
 def _erf(value: Array) -> Array:
-    return torch.erf(torch.from_numpy(np.ascontiguousarray(value).astype(np.float64))).numpy()
+    with plain_torch():  # whoever watches what a library does with torch does not see a kernel's arithmetic
+        return torch.erf(torch.from_numpy(np.ascontiguousarray(value).astype(np.float64))).numpy()
 
 
 def _in_float64(function: Elementwise) -> Elementwise:

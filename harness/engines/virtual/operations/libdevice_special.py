@@ -6,12 +6,18 @@ from collections.abc import Callable
 import numpy as np
 import torch
 
+from harness.engines.torch.torch_seam import plain_torch
 from harness.engines.virtual.numbers.elements import Array
 
 
 def through_torch(function: Callable[[torch.Tensor], torch.Tensor]) -> Callable[[Array], Array]:
     """Wrap a torch function so that it takes and returns arrays."""
-    return lambda value: function(torch.from_numpy(np.ascontiguousarray(value))).numpy()
+
+    def through(value: Array) -> Array:
+        with plain_torch():
+            return function(torch.from_numpy(np.ascontiguousarray(value))).numpy()
+
+    return through
 
 
 quantile = through_torch(torch.special.ndtri)
