@@ -9,12 +9,14 @@ missing fields and values of another type, and the message names the place.  Not
 
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import is_dataclass
 from enum import Enum
 from functools import cache, lru_cache
 from math import isfinite
 from pathlib import Path
+from secrets import token_hex
 from types import UnionType
 from typing import Any, NoReturn, TypeVar, Union, get_origin, overload
 
@@ -78,6 +80,26 @@ def read_kept(path: Path, into: type[T]) -> T | None:
         return from_json(path.read_bytes(), into)
     except (OSError, ReplayError):
         return None
+
+
+def write_bytes(contents: Iterable[bytes], path: Path) -> None:
+    """Write bytes one after the other, whole or not at all."""
+    draft = draft_of(path)
+    try:
+        with draft.open("wb") as file:
+            file.writelines(contents)
+        draft.replace(path)
+    finally:
+        with suppress(OSError):
+            draft.unlink(missing_ok=True)
+
+
+def draft_of(path: Path) -> Path:
+    """Return a name beside the path, for a draft that is renamed when it is whole.
+
+    Each draft has another name, since processes of several machines may write to one folder.
+    """
+    return path.with_name(f".{path.name}.{token_hex(4)}.unfinished")
 
 
 def parse(text: str | bytes) -> Any:

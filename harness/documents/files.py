@@ -5,13 +5,11 @@ checked, and it is converted field by field.  An error names the file and the ex
 """
 
 import json
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
+from collections.abc import Callable, Iterator
 from dataclasses import MISSING, fields
 from datetime import date
 from functools import cache
 from pathlib import Path
-from secrets import token_hex
 from typing import Any, TypeVar
 
 from cattrs import Converter
@@ -109,27 +107,7 @@ def write(document: object, path: Path) -> None:
 
 def write_text(text: str, path: Path) -> None:
     """Write the text, whole or not at all."""
-    write_bytes([text.encode()], path)
-
-
-def write_bytes(contents: Iterable[bytes], path: Path) -> None:
-    """Write bytes one after the other, whole or not at all."""
-    draft = draft_of(path)
-    try:
-        with draft.open("wb") as file:
-            file.writelines(contents)
-        draft.replace(path)
-    finally:
-        with suppress(OSError):
-            draft.unlink(missing_ok=True)
-
-
-def draft_of(path: Path) -> Path:
-    """Return a name beside the path, for a draft that is renamed when it is whole.
-
-    Each draft has another name, since processes of several machines may write to one folder.
-    """
-    return path.with_name(f".{path.name}.{token_hex(4)}.unfinished")
+    wire.write_bytes([text.encode()], path)
 
 
 # --- layout ----------------------------------------------------------------------------------------------------------

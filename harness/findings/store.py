@@ -22,6 +22,7 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
+from harness import wire
 from harness.documents import files
 from harness.documents.finding import FindingDocument, finding_document
 from harness.errors import ReplayError, UsageError, unknown
@@ -97,7 +98,7 @@ def write(finding: Finding, folder: Path, text: str, versions: Mapping[str, str]
     document = finding_document(finding, versions)
     if not place.exists():
         # Under another name until it holds a finding: a write that is cut off leaves no damaged folder.
-        draft = files.draft_of(place)
+        draft = wire.draft_of(place)
         draft.mkdir()
         try:
             files.write(document, draft / FINDING)

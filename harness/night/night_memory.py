@@ -21,6 +21,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
+from harness import wire
 from harness.documents import files
 from harness.documents.finding import FindingDocument
 from harness.documents.night_log import ChunkTried, NightEntry, NightSighting, RunBegun, RunEnded
@@ -268,7 +269,7 @@ def _copy_log(path: Path, target: Path) -> None:
     if target.exists() and target.stat().st_size >= path.stat().st_size:
         return
     target.parent.mkdir(parents=True, exist_ok=True)
-    files.write_bytes([path.read_bytes()], target)
+    wire.write_bytes([path.read_bytes()], target)
 
 
 def _copy_findings(other: Path, place: Path) -> None:

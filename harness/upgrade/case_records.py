@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from harness import wire
-from harness.documents.files import write_bytes, write_text
+from harness.documents.files import write_text
 from harness.model.launch_difference import Difference
 
 T = TypeVar("T")
@@ -84,7 +84,7 @@ class CaseRecords:
 
     def keep_recorded(self, case: str, record: RecordedCase, contents: Iterable[bytes]) -> None:
         self.folder.mkdir(parents=True, exist_ok=True)
-        write_bytes(contents, self._bytes(case))
+        wire.write_bytes(contents, self._bytes(case))
         self._keep(case, "recorded", record)
 
     def bytes_of(self, case: str, span: StoredBytes) -> bytearray:

@@ -8,12 +8,10 @@ A build whose options have the same values there gets the same TTIR, in this pro
 import ast
 import hashlib
 import json
-import os
 from collections.abc import Callable, Mapping, MutableMapping
-from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from threading import get_ident, local
+from threading import local
 from typing import Any
 
 from triton import knobs
@@ -21,28 +19,30 @@ from triton.compiler.compiler import ASTSource, get_cache_invalidating_env_vars,
 from triton.runtime.cache import FileCacheManager, get_cache_key
 from triton.runtime.jit import JITFunction
 
+from harness import wire
 from harness.engines.triton.triton_releases import TESTED
 from harness.patches import PATCHES
 
 FRONT_END_IGNORES = frozenset({"num_warps", "num_stages", "maxnreg"})
 """Options that the front end does not read, unless a kernel asks for its number of warps (Triton 3.6 to 3.9)."""
 FOLDER = "front-end"
-"""Beside the entries of Triton's cache."""
+"""Of the kept runs, beside the entries of Triton's cache."""
+SUFFIX = ".json"
 ABSENT = "<absent>"
 READ_OPTIONS = "options_read_by_front_end"
 """In the metadata of a kernel."""
 PARSED = "_parsed_by_harness"
 
 
-@dataclass(frozen=True, slots=True)
-class KnownModule:
-    """What the front end makes of a kernel, known from an earlier build."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FrontEndRun:
+    """What the front end made of a kernel: the module that a later build gets."""
 
+    read: Mapping[str, str]
+    """The options that the front end read: by name, the text of the value."""
     source: str
     """The module before any pass."""
-    ttir: str
-    read: frozenset[str]
-    """The options that the front end read."""
+    ttir: str = ""
 
     def __str__(self) -> str:
         return self.source
@@ -73,17 +73,9 @@ class _NoOptions:
         return ""
 
 
-@dataclass(frozen=True, slots=True)
-class _FrontEndRun:
-    """A run of the front end whose TTIR is still to come."""
-
-    entries: Path
-    source: str
-    read: Mapping[str, str]
-
-
 class _Threads(local):
-    under_way: _FrontEndRun | None = None
+    under_way: tuple[Path, FrontEndRun] | None = None
+    """A run whose TTIR is still to come, and the folder that keeps it."""
 
 
 _threads = _Threads()
@@ -100,14 +92,14 @@ def share_front_end_runs(ends_at_ttir: Callable[[], bool]) -> None:
 
     def make_ir(self: Any, target: Any, options: Any, *rest: Any) -> Any:
         _threads.under_way = None
-        if not ends_at_ttir():
+        if not ends_at_ttir() or knobs.compilation.use_ir_loc:  # which needs the module, not its text
             return original(self, target, options, *rest)
         entries = _entries_of(self, target)
         if (known := _known(entries, options)) is not None:
             return known
         watched: Any = ReadOptions(options)
         module = original(self, target, watched, *rest)
-        _threads.under_way = _FrontEndRun(entries=entries, source=str(module), read=watched.read)
+        _threads.under_way = entries, FrontEndRun(read=watched.read, source=str(module))
         return module
 
     parse = JITFunction.parse
@@ -119,22 +111,28 @@ def share_front_end_runs(ends_at_ttir: Callable[[], bool]) -> None:
             parsed = vars(self)[PARSED] = source, parse(self)
         return parsed[1]
 
-    _replace(ASTSource, "make_ir", make_ir, "share a run of the front end between builds that it cannot tell apart")
-    _replace(JITFunction, "parse", parse_once, "parse the source of a kernel once for all its builds")
+    why = "share a run of the front end between builds that it cannot tell apart"
+    PATCHES.replace(ASTSource, "make_ir", make_ir, why=why, releases=TESTED)
+    why = "parse the source of a kernel once for all its builds"
+    PATCHES.replace(JITFunction, "parse", parse_once, why=why, releases=TESTED)
     if knobs.cache.manager_class is None:
-        _replace(knobs.cache, "manager_class", _QuickCache, "write a file of the cache without a folder of its own")
+        why = "write a file of the cache without a folder of its own"
+        PATCHES.replace(knobs.cache, "manager_class", _QuickCache, why=why, releases=TESTED)
 
 
 def to_ttir(compile_ttir: Any, module: Any, metadata: MutableMapping[str, Any]) -> Any:
     """Run the passes of a backend as far as TTIR, unless the result is known; keep the result of a new module."""
-    if isinstance(module, KnownModule):
+    if isinstance(module, FrontEndRun):
         metadata[READ_OPTIONS] = sorted(module.read)
         return module.ttir
-    run, _threads.under_way = _threads.under_way, None
-    ttir = compile_ttir(module, metadata)
-    if run is not None:
-        metadata[READ_OPTIONS] = sorted(run.read)
-        _keep(run, str(ttir))
+    under_way, _threads.under_way = _threads.under_way, None
+    compiled = compile_ttir(module, metadata)
+    if under_way is None:
+        return compiled
+    entries, run = under_way
+    metadata[READ_OPTIONS] = sorted(run.read)
+    ttir = str(compiled)  # once: a module is printed anew for each file
+    _keep(entries, replace(run, ttir=ttir))
     return ttir
 
 
@@ -149,25 +147,19 @@ def _entries_of(source: Any, target: Any) -> Path:
     return Path(knobs.cache.dir, FOLDER, _digest(key))
 
 
-def _known(entries: Path, options: object) -> KnownModule | None:
-    """Return the result of a run that read the same values of the same options; None if there is none."""
-    try:
-        files = sorted(entries.iterdir())
-    except FileNotFoundError:
-        return None
-    for file in files:
-        with suppress(AttributeError, LookupError, TypeError, ValueError):  # a damaged file
-            entry = json.loads(file.read_text(encoding="utf-8"))
-            if all(_value(options, name) == value for name, value in entry["read"].items()):
-                return KnownModule(source=entry["source"], ttir=entry["ttir"], read=frozenset(entry["read"]))
+def _known(entries: Path, options: object) -> FrontEndRun | None:
+    """Return a run that read the same values of the same options; None if there is none."""
+    for file in sorted(entries.glob(f"*{SUFFIX}")):
+        run = wire.read_kept(file, FrontEndRun)
+        if run is not None and all(_value(options, name) == value for name, value in run.read.items()):
+            return run
     return None
 
 
-def _keep(run: _FrontEndRun, ttir: str) -> None:
-    entry = {"read": run.read, "source": run.source, "ttir": ttir}
-    run.entries.mkdir(parents=True, exist_ok=True)
-    name = _digest(json.dumps(run.read, sort_keys=True))
-    _write(run.entries / f"{name}.json", json.dumps(entry).encode())
+def _keep(entries: Path, run: FrontEndRun) -> None:
+    entries.mkdir(parents=True, exist_ok=True)
+    name = _digest(json.dumps(dict(run.read), sort_keys=True))
+    wire.write_bytes([wire.to_json(run).encode()], entries / f"{name}{SUFFIX}")
 
 
 def _value(options: object, name: str) -> str:
@@ -185,16 +177,5 @@ class _QuickCache(FileCacheManager):
         if self.lock_path is None:
             raise RuntimeError("this cache is not written")
         path = Path(self.cache_dir, filename)
-        _write(path, data if isinstance(data, bytes) else str(data).encode())
+        wire.write_bytes([data if isinstance(data, bytes) else str(data).encode()], path)
         return str(path)
-
-
-def _write(path: Path, content: bytes) -> None:
-    """Write a file whole or not at all."""
-    draft = path.with_name(f".{path.name}.{os.getpid()}.{get_ident()}")
-    draft.write_bytes(content)
-    draft.replace(path)
-
-
-def _replace(owner: Any, name: str, replacement: object, why: str) -> None:
-    PATCHES.replace(owner, name, replacement, why=why, releases=TESTED)

@@ -211,9 +211,9 @@ class ConfigChooser:
                 if config.pre_hook is not None
                 else str(sorted({**settings, **dict.fromkeys(ignored)}.items()))
             )
-            kernel = compiled.get(key)
-            if kernel is None or ignored.keys() & read_options(kernel):
-                kernel = compiled[key] = self._warmed_up(tuner, config, args, kwargs)
+            if key not in compiled or (compiled[key] and ignored.keys() & read_options(compiled[key])):
+                compiled[key] = self._warmed_up(tuner, config, args, kwargs)
+            kernel = compiled[key]
             metadata = kernel and kernel.metadata._replace(**ignored)
             builds.append(ConfigBuild(kernel.asm["ttir"] if kernel else "", metadata))
         self.failed, self._raised = failed, raised

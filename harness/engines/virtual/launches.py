@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 
+from harness import wire
 from harness.engines.torch.torch_seam import without_dispatch_modes
 from harness.engines.triton.builds import BUILD_SUFFIX, RESOURCES_SUFFIX
 from harness.engines.triton.driver import LaunchRequest, tensors_of
@@ -337,9 +338,7 @@ class Launches:
                 "ttir": ttir,
             }
             # The compiler polls the folder: it must not see a file that is half written.
-            draft = path.with_suffix(f".{time.monotonic_ns()}")
-            draft.write_text(json.dumps(content))
-            draft.rename(path)
+            wire.write_bytes([json.dumps(content).encode()], path)
 
     @staticmethod
     def _scratch_bytes(compiled: "CompiledTtir", request: LaunchRequest) -> int:

@@ -14,6 +14,7 @@ import triton
 import triton.language as tl
 from triton import knobs
 from triton.compiler import ASTSource, code_generator
+from triton.compiler.errors import CompileTimeAssertionFailure
 from triton.language.extra.cuda import num_warps
 from triton.runtime.cache import FileCacheManager, get_cache_manager
 
@@ -36,6 +37,13 @@ def warps_kernel(out):
 @triton.jit
 def tuned_warps_kernel(out):
     tl.store(out + tl.arange(0, 16), num_warps())
+
+
+@triton.autotune([triton.Config({}, num_warps=warps) for warps in (1, 2, 8)], key=[])
+@triton.jit
+def refused_kernel(out):
+    tl.static_assert(num_warps() == 0)
+    tl.store(out, 0)
 
 
 @pytest.fixture
@@ -109,6 +117,24 @@ def test_all_configs_of_such_a_kernel_are_compiled(gpu: Gpu, runs: list[str]) ->
     gpu.chooser.compiles_all = True
     tuned_warps_kernel[(1,)](torch.zeros(16, dtype=torch.int32))
     assert len(runs) == 3
+
+
+def test_configs_that_share_a_failure_are_compiled_once(gpu: Gpu, runs: list[str]) -> None:
+    gpu.chooser.compiles_all = True
+    with pytest.raises(CompileTimeAssertionFailure):
+        refused_kernel[(1,)](torch.zeros(1, dtype=torch.int32))
+    assert len(runs) == 1 + 3  # for all configs, and then in the place of each other
+
+
+@pytest.mark.usefixtures("gpu")
+def test_another_processs_draft_of_a_run_is_left_alone(tmp_path: Path, runs: list[str]) -> None:
+    out = torch.zeros(16, dtype=torch.int32)
+    fill_kernel[(1,)](out, 7)
+    (kept,) = forget_builds(tmp_path)
+    draft = kept.with_name(f".{kept.name}.0.unfinished")
+    draft.symlink_to(tmp_path / "renamed meanwhile")
+    fill_kernel[(1,)](out, 7)
+    assert len(runs) == 1
 
 
 @pytest.mark.usefixtures("gpu")

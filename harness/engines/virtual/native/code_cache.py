@@ -2,11 +2,11 @@
 
 import hashlib
 import json
-import os
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+from harness import wire
 from harness.engines.ttir import axis_claims, wide_accesses
 from harness.engines.virtual.native.llvm_jit import Host
 from harness.engines.virtual.native.lowering import ReportedLoad, Target
@@ -66,7 +66,7 @@ class Store:
         return Compiled(image, facts["arena_bytes"], tuple(ReportedLoad(*site) for site in facts["sites"]))
 
     def keep(self, name: str, compiled: Compiled) -> None:
-        """Write the code; the rename makes it visible to other processes as a whole."""
+        """Write the code, whole or not at all: other processes read it."""
         if self._folder is None:
             return
         self._folder.mkdir(parents=True, exist_ok=True)
@@ -74,6 +74,5 @@ class Store:
             "arena_bytes": compiled.arena_bytes,
             "sites": [(site.operation, site.argument) for site in compiled.sites],
         }
-        draft = self._folder / f"{name}.{os.getpid()}"
-        draft.write_bytes(json.dumps(facts).encode() + b"\n" + compiled.image)
-        draft.rename(self._folder / f"{name}{SUFFIX}")
+        contents = json.dumps(facts).encode(), b"\n", compiled.image
+        wire.write_bytes(contents, self._folder / f"{name}{SUFFIX}")
