@@ -4,10 +4,8 @@ For a caller with many short-lived suites, as one candidate after another: their
 has done all that none of them decides.  It holds no suite, no library under test and no code of a candidate.
 """
 
-import threading
 from collections.abc import Sequence
 from dataclasses import replace
-from itertools import count
 from pathlib import Path
 
 from harness import wire
@@ -61,9 +59,6 @@ class EmulatingZygotes(SharedZygotes):
         self._engine = engine
         self._modules = modules
         self._emulating: dict[WorkerSpec, EmulatingZygote] = {}
-        self._emulating_lock = threading.Lock()
-        self._emulating_numbers = count()
-        self._own_folders: dict[str, PoolFolder] = {}
 
     def origin(self, spec: WorkerSpec) -> Origin:
         if spec.engine != self._engine or spec.sanitizing or spec.instrumenting:
@@ -73,20 +68,16 @@ class EmulatingZygotes(SharedZygotes):
     def emulating(self, spec: WorkerSpec) -> EmulatingZygote:
         """The emulating zygote for a spec, whatever suites and folders that has."""
         plain = replace(spec, suites=(), confined_to=(), shows_output=False)
-        with self._emulating_lock:
+        origin = super().origin(plain)
+        with self._lock:
             if plain not in self._emulating:
-                if spec.scratch not in self._own_folders:
-                    self._own_folders[spec.scratch] = PoolFolder(spec.scratch)
-                folder, number = self._own_folders[spec.scratch], next(self._emulating_numbers)
-                self._emulating[plain] = EmulatingZygote(super().origin(plain), plain, folder, number, self._modules)
+                folder, number = self._folder(spec.scratch), next(self._numbers)
+                self._emulating[plain] = EmulatingZygote(origin, plain, folder, number, self._modules)
             return self._emulating[plain]
 
     def close(self) -> None:
-        with self._emulating_lock:
+        with self._lock:
             for zygote in self._emulating.values():
                 zygote.close()
-            for folder in self._own_folders.values():
-                folder.remove()
             self._emulating.clear()
-            self._own_folders.clear()
         super().close()

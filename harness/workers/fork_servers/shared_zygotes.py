@@ -117,14 +117,18 @@ class SharedZygotes:
     def of(self, spec: ZygoteSpec, scratch: str) -> SharedZygote:
         with self._lock:
             if spec not in self._zygotes:
-                if scratch not in self._folders:
-                    self._folders[scratch] = PoolFolder(scratch)
-                self._zygotes[spec] = SharedZygote(spec, self._folders[scratch], next(self._numbers))
+                self._zygotes[spec] = SharedZygote(spec, self._folder(scratch), next(self._numbers))
             return self._zygotes[spec]
 
     def origin(self, spec: WorkerSpec) -> Origin:
         """What the server of a spec is forked from."""
         return self.of(spec.zygote, spec.scratch)
+
+    def _folder(self, scratch: str) -> PoolFolder:
+        """Return the folder for files below this one; the caller holds the lock."""
+        if scratch not in self._folders:
+            self._folders[scratch] = PoolFolder(scratch)
+        return self._folders[scratch]
 
     def close(self) -> None:
         """Kill them all and remove their files.  Pools stop the servers that were forked from them."""
