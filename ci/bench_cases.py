@@ -11,6 +11,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from statistics import median
 
@@ -74,17 +75,18 @@ def main() -> None:
     folder = Path(sys.argv[1])
     device = find(DEVICE)
     ops = load_suite(SUITE)
-    _suite(_specs(SUITE, folder), ops, device, CASES)
+    _suite(specs_of(SUITE, folder), ops, device, CASES)
     for suite, op in ATTENTION.items():
         chosen = tuple(one for one in load_suite(suite) if one.name == op)
-        _suite(_specs(suite, folder), chosen, device, ATTENTION_CASES)
+        _suite(specs_of(suite, folder), chosen, device, ATTENTION_CASES)
     _draw(ops, device)
-    with Pool(_specs(SUITE, folder), 1, time_limit_s=60) as pool:
-        _isolation(pool, _specs(SUITE, folder)(device), ops)
+    with Pool(specs_of(SUITE, folder), 1, time_limit_s=60) as pool:
+        _isolation(pool, specs_of(SUITE, folder)(device), ops)
 
 
-def _specs(suite: str, folder: Path) -> Callable[[DeviceProfile], WorkerSpec]:
-    paths = libraries.resolve([LIBRARY], cache=Settings.from_environment(os.environ).cache)
+def specs_of(suite: str, folder: Path, library: str = LIBRARY) -> Callable[[DeviceProfile], WorkerSpec]:
+    """Return what makes the specs of a suite's workers, whose caches lie in the folder."""
+    paths = libraries.resolve([library], cache=Settings.from_environment(os.environ).cache)
 
     def spec(emulated: DeviceProfile) -> WorkerSpec:
         return WorkerSpec(device=emulated, suites=(suite,), scratch=str(folder), library_paths=paths)
@@ -105,11 +107,10 @@ def _suite(
 def _search(state: str, pool: Pool, ops: tuple[Op, ...], device: DeviceProfile, cases: int) -> None:
     pool.prepare(device)
     spent = SecondsSpent()
-    runner = RecordingRunner(pool, spent.add)
-    began = _cpu_seconds()
-    plan = CampaignPlan(ops=ops, devices=(device,), budget=CaseBudget(cases=cases), seed=0)
-    statistics = Campaign(plan, CampaignWorkers(runner=runner, processes=PROCESSES), Judge(), SilentObserver()).run()
-    taken = _cpu_seconds() - began
+    workers = CampaignWorkers(runner=RecordingRunner(pool, spent.add), processes=PROCESSES)
+    began = cpu_seconds()
+    statistics = searched(workers, ops, device, cases)
+    taken = cpu_seconds() - began
     parts = ", ".join(f"{part} {1e3 * seconds / spent.runs:.1f}" for part, seconds in spent.by_part.most_common())
     print(f"  {state}: {statistics.cases / statistics.seconds:6.1f} cases/s, {spent.runs} runs, paired runs included")
     used = 100 * taken / (PROCESSES * statistics.seconds)
@@ -117,10 +118,20 @@ def _search(state: str, pool: Pool, ops: tuple[Op, ...], device: DeviceProfile, 
     print(f"        ms a run: {parts}")
 
 
-def _cpu_seconds() -> float:
+def searched(workers: CampaignWorkers, ops: tuple[Op, ...], device: DeviceProfile, cases: int) -> CampaignStatistics:
+    """Run a search, and return its statistics."""
+    plan = CampaignPlan(ops=ops, devices=(device,), budget=CaseBudget(cases=cases), seed=0)
+    return Campaign(plan, workers, Judge(), SilentObserver()).run()
+
+
+def cpu_seconds() -> float:
     """Return the CPU time of this process, its descendants, and the ended processes that they waited for."""
+    total = 0.0
     own = psutil.Process()
-    return sum(sum(process.cpu_times()[:4]) for process in (own, *own.children(recursive=True)))
+    for process in (own, *own.children(recursive=True)):
+        with suppress(psutil.NoSuchProcess):
+            total += sum(process.cpu_times()[:4])
+    return total
 
 
 def _draw(ops: tuple[Op, ...], device: DeviceProfile) -> None:

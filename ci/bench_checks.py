@@ -13,13 +13,11 @@ import subprocess
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-import psutil
-
 import harness
+from ci.bench_cases import cpu_seconds
 from ci.check_answers import FOLDER
 
 CHECKS = 10
@@ -51,10 +49,10 @@ def _print_one_check() -> None:
         checker.check(_answer("softmax"), problem, seed=0)
         seconds, cpu = list[float](), list[float]()
         for seed in range(1, CHECKS + 1):
-            before, begun = _cpu_s(), time.monotonic()
+            before, begun = cpu_seconds(), time.monotonic()
             assert checker.check(_answer("softmax"), problem, seed=seed)
             seconds.append(time.monotonic() - begun)
-            cpu.append(_cpu_s() - before)
+            cpu.append(cpu_seconds() - before)
         print(f"a check: {statistics.median(cpu):.2f} s of CPU time, {statistics.median(seconds):.2f} s")
         seconds.clear()
         for seed in range(1, CHECKS + 1):
@@ -81,17 +79,6 @@ def _answer(name: str) -> Path:
 
 def _problem(name: str) -> Path:
     return FOLDER / f"{name}_problem.py"
-
-
-def _cpu_s() -> float:
-    """Return the CPU seconds of this process, of all below it, and of those that have ended."""
-    own = psutil.Process()
-    total = 0.0
-    for process in (own, *own.children(recursive=True)):
-        with suppress(psutil.NoSuchProcess):
-            times = process.cpu_times()
-            total += times.user + times.system + times.children_user + times.children_system
-    return total
 
 
 if __name__ == "__main__":

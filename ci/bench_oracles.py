@@ -8,33 +8,23 @@ every other row is a part of the first run or of a rerun.  The checks of memory 
 import os
 import sys
 from collections import Counter
-from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 
-from bench_cases import SilentObserver
+from bench_cases import DEVICE, LIBRARY, searched, specs_of
 
-from harness import libraries
 from harness.catalogue import find
-from harness.model.device import DeviceProfile
-from harness.model.op import Op
 from harness.model.paired_run import PairedRun
 from harness.model.run import STARVED, Run
-from harness.search.campaign import Campaign, CampaignWorkers
-from harness.search.campaign_plan import CampaignPlan, CaseBudget
-from harness.search.judge import Judge
+from harness.search.campaign import CampaignWorkers
 from harness.search.runner import RecordingRunner
-from harness.settings import Settings
 from harness.suite import load_suite
 from harness.workers.pool import Pool
-from harness.workers.spec import WorkerSpec
 
-DEVICE = "rtx-pro-6000"
-FLA, LIGER = "fla-core==0.6.0", "liger-kernel==0.8.5"
+LIGER = "liger-kernel==0.8.5"
 SUITES = (
-    ("suites/fla/norm.py", "", FLA),
-    ("suites/fla/gla.py", "chunk_gla", FLA),
-    ("suites/fla/gated_delta_rule.py", "chunk_gated_delta_rule", FLA),
+    ("suites/fla/norm.py", "", LIBRARY),
+    ("suites/fla/gla.py", "chunk_gla", LIBRARY),
+    ("suites/fla/gated_delta_rule.py", "chunk_gated_delta_rule", LIBRARY),
     ("suites/liger/norm.py", "", LIGER),
 )
 CASES = 60
@@ -80,27 +70,14 @@ def main() -> None:
     device = find(DEVICE)
     for suite, name, library in SUITES:
         ops = tuple(op for op in load_suite(suite) if name in {"", op.name})
-        paths = libraries.resolve([library], cache=Settings.from_environment(os.environ).cache)
-        specs = partial(_spec, suite, paths, folder)
-        _search(specs, ops, device, cases)  # compiles
-        costs, done = _search(specs, ops, device, cases)
+        specs = specs_of(suite, folder, library)
+        for _ in ("cold", "warm"):  # the first search compiles
+            costs = OracleCosts()
+            with Pool(specs, 1, time_limit_s=60) as pool:
+                workers = CampaignWorkers(runner=RecordingRunner(pool, costs.add), processes=1)
+                done = searched(workers, ops, device, cases).cases
         print(f"\nTime of a case of {name or suite} ({library}) on {device}, {done} cases, wall-clock, one worker:")
         print("\n".join(costs.rows(done)), flush=True)
-
-
-def _spec(suite: str, paths: tuple[str, ...], folder: Path, device: DeviceProfile) -> WorkerSpec:
-    return WorkerSpec(device=device, suites=(suite,), scratch=str(folder), library_paths=paths)
-
-
-def _search(
-    specs: Callable[[DeviceProfile], WorkerSpec], ops: tuple[Op, ...], device: DeviceProfile, cases: int
-) -> tuple[OracleCosts, int]:
-    costs = OracleCosts()
-    with Pool(specs, 1, time_limit_s=60) as pool:
-        plan = CampaignPlan(ops=ops, devices=(device,), budget=CaseBudget(cases=cases), seed=0)
-        workers = CampaignWorkers(runner=RecordingRunner(pool, costs.add), processes=1)
-        statistics = Campaign(plan, workers, Judge(), SilentObserver()).run()
-    return costs, statistics.cases
 
 
 if __name__ == "__main__":

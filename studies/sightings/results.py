@@ -1,13 +1,11 @@
 """Results of a sighting study: JSON lines from which the next run resumes, a table, and a comparison of files."""
 
-import json
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict
 from pathlib import Path
 from statistics import median
 
 from harness.errors import ReplayError
-from harness.wire import from_json
+from harness.wire import from_json, to_json
 from studies.sightings.search import Attempt
 
 
@@ -36,7 +34,7 @@ def append(attempt: Attempt, path: Path) -> None:
     with path.open("a+b") as file:
         file.seek(0)
         file.truncate(file.read().rfind(b"\n") + 1)
-        file.write(f"{json.dumps(asdict(attempt))}\n".encode())
+        file.write(f"{to_json(attempt)}\n".encode())
 
 
 def lines(attempts: Sequence[Attempt]) -> Iterator[str]:

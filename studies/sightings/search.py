@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -88,19 +88,16 @@ def command(bug: HistoricalBug, seed: int, limits: SightingLimits) -> list[str]:
 def _watch(
     process: "subprocess.Popen[bytes]", folder: Path, bug: HistoricalBug, unsighted: Attempt, began: float
 ) -> Attempt:
-    limits, ended = unsighted.limits, ""
     while True:
         # What the process stored last is read after it has ended.
-        status, is_late = process.poll(), time.time() - began >= limits.seconds
+        status, is_late = process.poll(), time.time() - began >= unsighted.limits.seconds
         sightings = [found for found in _sightings(folder, bug, unsighted, began) if _in_time(found)]
         if sightings:
             return min(sightings, key=lambda found: found.seconds or 0.0)
         if status is not None:
-            ended = f"exit status {status}"
-        elif is_late:
-            ended = "time limit"
-        if ended:
-            return Attempt(bug=bug.id, seed=unsighted.seed, limits=limits, ended=ended)
+            return replace(unsighted, ended=f"exit status {status}")
+        if is_late:
+            return replace(unsighted, ended="time limit")
         time.sleep(POLL_S)
 
 
@@ -118,10 +115,8 @@ def _sightings(folder: Path, bug: HistoricalBug, unsighted: Attempt, began: floa
             continue
         first = finding.first_seen
         if first is not None and bug.is_shown_by(finding.fail.signature):
-            yield Attempt(
-                bug=bug.id,
-                seed=unsighted.seed,
-                limits=unsighted.limits,
+            yield replace(
+                unsighted,
                 seconds=round(stored_at - began, 2),
                 search_seconds=first.seconds,
                 case_number=first.case_number,
