@@ -13,6 +13,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 PROGRAMS = (
+    "bench_start.py",
     "bench_executors.py",
     "bench_exact.py",
     "bench_cases.py",
