@@ -144,7 +144,7 @@ def _isolation(pool: Pool, spec: WorkerSpec, ops: tuple[Op, ...]) -> None:
     """Run the same warm cases in this process and in one worker, alternately."""
     from harness.workers.zygote.loading import Loaded, load, prepare  # noqa: PLC0415 - starts to emulate a GPU
 
-    loaded = load(spec, prepare(spec.zygote))
+    loaded = load(spec, prepare(spec.engine))
     assert isinstance(loaded, Loaded), loaded
     batches = [Batch(op=op, device=spec.device, feedback=LaunchFeedback(), seed=2, size=60) for op in ops]
     drawn = [case for batch in batches for case in batch.draw()]

@@ -35,7 +35,7 @@ def main() -> None:
     folder, device = Path(sys.argv[1]), find(DEVICE)
     paths = libraries.resolve([LIBRARY], cache=Settings.from_environment(os.environ).cache)
     spec = WorkerSpec(device=device, suites=(SUITE,), scratch=str(folder), library_paths=paths)
-    loaded = load(spec, prepare(spec.zygote))
+    loaded = load(spec, prepare(spec.engine))
     assert isinstance(loaded, Loaded), loaded
     print(f"\nExact runs of {SUITE} ({LIBRARY}) on {device}, {CASES} cases of each op, CPU milliseconds a case:")
     print(f"{'':14} {'NumPy':>8} {'exact':>8} {'ratio':>8} {'case':>8} {'with all':>9} {'with a share':>13}")

@@ -222,7 +222,7 @@ def _child_rounds(bench: Bench, what: str, sizes: Sizes) -> Generator[RunRound]:
 def inside(bench: Bench, cases: Sequence[tuple[Case, Op]]) -> None:
     """Run one round in this process for each line on standard input."""
     spec = replace(bench.spec, environment=worker_environment(bench.gpus[0]))
-    loaded = load(spec, prepare(spec.zygote))
+    loaded = load(spec, prepare(spec.engine))
     assert isinstance(loaded, Loaded), loaded
     assert not loaded.engine.begin()
     judge = Judge()

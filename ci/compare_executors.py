@@ -55,7 +55,7 @@ def _compare(spec: WorkerSpec, drawn: Mapping[str, Sequence[Case]]) -> int:
     from harness.engines.virtual.native.native_code import ExecutorMode, NativeCode  # noqa: PLC0415
     from harness.workers.zygote.loading import Loaded, load, prepare  # noqa: PLC0415
 
-    loaded = load(spec, prepare(spec.zygote))
+    loaded = load(spec, prepare(spec.engine))
     assert isinstance(loaded, Loaded), loaded
     assert isinstance(loaded.engine, VirtualEngine)
     comparison = Comparison(NativeCode(ExecutorMode.NATIVE, Path(spec.scratch, "native")))

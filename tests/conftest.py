@@ -47,12 +47,11 @@ def pytest_collection_finish() -> None:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def kept_zygotes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+def kept_zygotes() -> Iterator[None]:
     """Let the pools of all tests share zygotes."""
     kept = SharedZygotes()
-    scratch = str(tmp_path_factory.mktemp("zygotes"))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(SharedZygotes, "of", keeping(kept, scratch, SharedZygotes.of))
+        patch.setattr(SharedZygotes, "of", keeping(kept, SharedZygotes.of))
         yield
     kept.close()
 

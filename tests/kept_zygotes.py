@@ -10,9 +10,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from harness.workers.fork_servers.shared_zygotes import SharedZygote, SharedZygotes
-from harness.workers.spec import ZygoteSpec
 
-Of = Callable[[SharedZygotes, ZygoteSpec, str], SharedZygote]
+Of = Callable[[SharedZygotes, str], SharedZygote]
 UNREAD = ("PYTEST_CURRENT_TEST", "COLUMNS", "PYTHONPATH")
 """`PYTHONPATH` is read at Python's start alone, and a zygote gets the search path of its parent."""
 
@@ -31,13 +30,11 @@ class Setting:
         )
 
 
-def keeping(kept: SharedZygotes, scratch: str, own: Of) -> Of:
+def keeping(kept: SharedZygotes, own: Of) -> Of:
     """Return `SharedZygotes.of` that prefers a kept zygote.  Libraries under test are in none of them."""
     setting = Setting.now()
 
-    def of(self: SharedZygotes, spec: ZygoteSpec, pool_scratch: str) -> SharedZygote:
-        if spec.library_paths or Setting.now() != setting:
-            return own(self, spec, pool_scratch)
-        return own(kept, spec, scratch)
+    def of(self: SharedZygotes, engine: str) -> SharedZygote:
+        return own(kept if Setting.now() == setting else self, engine)
 
     return of

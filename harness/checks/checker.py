@@ -12,12 +12,11 @@ from harness.checks.check_processes import CheckProcesses
 from harness.checks.check_verdict import CheckVerdict
 from harness.checks.code_places import Code, checked_code
 from harness.errors import unknown
-from harness.model.engine_traits import ENGINES, VIRTUAL, EngineTraits
+from harness.model.engine_traits import ENGINES, VIRTUAL, EngineTraits, find_engine
 from harness.model.paired_run import SecondRun
 from harness.oracles import registry
 from harness.oracles.traits import Need, Traits
 from harness.search import USUAL_DEVICE
-from harness.search.engine_choice import find_engine
 from harness.search.options import load_devices
 from harness.settings import Settings
 

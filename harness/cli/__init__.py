@@ -47,6 +47,8 @@ COMMANDS = {
     "doctor": "print what is installed, and the command for what is not",
 }
 """By name, what each command does.  Its code is in the module of that name."""
+RUN_CASES = frozenset({"fuzz", "replay", "region", "check"})
+"""Commands that run cases, nearly always by a zygote of the engine that their options name."""
 EXTRAS = {"repro": "repro"}
 """By command, the extra without which its module cannot be imported."""
 
@@ -57,7 +59,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if not words:
         print(_parser(words).format_help(), end="")
         return ExitStatus.ERROR
-    return _ended(partial(parse, words))
+    if arguments is not None or words[0] not in RUN_CASES:
+        return _ended(partial(parse, words))
+    from harness.cli.early_start import zygote_started  # noqa: PLC0415 - no other command needs it
+
+    with zygote_started(words[1:]):
+        return _ended(partial(parse, words))
 
 
 def run_module(module: CommandModule, program: str, summary: str, arguments: Sequence[str]) -> int:

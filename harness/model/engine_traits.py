@@ -117,8 +117,14 @@ COMPILE_AHEAD = EngineTraits(name="ahead", factory="harness.compiling.compile_ah
 ENGINES = (VIRTUAL, PTX, CUDA, COMPARISON, PTX_COMPARISON, PTX_ON_CUDA)
 """The engines that a user can choose by name; the first is the usual one."""
 _BY_NAME = {engine.name: engine for engine in ENGINES}
+_BY_SPELLING = {name: engine for engine in ENGINES for name in (engine.name, *engine.aliases)}
 
 
 def traits_of_engine(name: str) -> EngineTraits:
     """Return the traits of the engine that a run names; none of them if the engine is from outside."""
     return _BY_NAME.get(name) or EngineTraits(name=name)
+
+
+def find_engine(text: str) -> EngineTraits | None:
+    """Return the harness's own engine that a short name or a factory names, if there is one."""
+    return _BY_SPELLING.get(text) or next((engine for engine in ENGINES if engine.factory == text), None)

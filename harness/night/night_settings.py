@@ -18,10 +18,9 @@ from pathlib import Path
 from typing import Any
 
 from harness.errors import UsageError, unknown
-from harness.model.engine_traits import VIRTUAL
+from harness.model.engine_traits import VIRTUAL, find_engine
 from harness.model.plan import TIME_LIMIT_S
 from harness.project_settings import NIGHT, ProjectSettings, SettingsTable, placed, read_table, settings_in
-from harness.search.engine_choice import find_engine
 from harness.suite_files import named_suites
 
 USUAL_MINUTES = 60.0

@@ -11,9 +11,9 @@ import pytest
 
 from harness.engines.cuda.gpus.inventory import RealGpu, inventory, real_gpus
 from harness.errors import HarnessError, MissingPart
-from harness.model.engine_traits import CUDA, VIRTUAL, EngineTraits
+from harness.model.engine_traits import CUDA, VIRTUAL, EngineTraits, find_engine
 from harness.pytest_plugin.plugin_options import AUTO, PARTS, SETTINGS, names_suites
-from harness.search.engine_choice import find_engine, parse_engine
+from harness.search.engine_choice import parse_engine
 from harness.search.leasing import leased
 
 WAIT_S = 60.0

@@ -1,14 +1,7 @@
 """The engine that a user chooses for a search."""
 
 from harness.errors import unknown
-from harness.model.engine_traits import ENGINES, EngineTraits
-
-SPELLINGS = {name: engine for engine in ENGINES for name in (engine.name, *engine.aliases)}
-
-
-def find_engine(text: str) -> EngineTraits | None:
-    """Return the harness's own engine that a short name or a factory names, if there is one."""
-    return SPELLINGS.get(text) or next((engine for engine in ENGINES if engine.factory == text), None)
+from harness.model.engine_traits import ENGINES, EngineTraits, find_engine
 
 
 def custom_engine(factory: str) -> EngineTraits:

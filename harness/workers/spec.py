@@ -28,14 +28,6 @@ class Isolation(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ZygoteSpec:
-    """The part of a worker's specification without device and folders.  Workers with equal parts share a zygote."""
-
-    engine: str
-    library_paths: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerSpec:
     """Everything that workers of one kind share; equal specs share a fork server."""
 
@@ -49,7 +41,7 @@ class WorkerSpec:
     library_paths: tuple[str, ...] = ()
     """Folders put in front of `sys.path`, in the workers only."""
     variant_paths: tuple[str, ...] = ()
-    """Folders put in front of those later, so that workers with different ones can share a zygote."""
+    """Folders put in front of those: the suites' own, or a mutated library."""
     unset: tuple[str, ...] = ()
     """Variables removed before `environment` is set, so that a user's shell does not decide what a case does."""
     environment: tuple[tuple[str, str], ...] = ()
@@ -73,8 +65,3 @@ class WorkerSpec:
     def in_environment(self, environment: tuple[tuple[str, str], ...]) -> "WorkerSpec":
         """Return the specification with more variables: those of a case."""
         return replace(self, environment=(*self.environment, *environment)) if environment else self
-
-    @property
-    def zygote(self) -> ZygoteSpec:
-        """The part that depends neither on the device nor on a folder of the campaign."""
-        return ZygoteSpec(engine=self.engine, library_paths=self.library_paths)

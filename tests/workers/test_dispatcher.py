@@ -137,7 +137,7 @@ def test_a_case_sent_ahead_is_not_blamed_for_the_crash_before_it(scratch: Path) 
 def one_worker(scratch: Path) -> Generator[Worker]:
     folder = PoolFolder(str(scratch))
     spec = specs(scratch)(DEVICE)
-    zygote = SharedZygote(spec.zygote, folder, 0)
+    zygote = SharedZygote(spec.engine)
     server = DeviceServer(spec, zygote, folder, 1)
     worker = server.fork(2)
     yield worker

@@ -95,7 +95,7 @@ def test_files_of_a_killed_parent_are_removed_when_the_next_one_starts(
         parent.send_signal(number)
         parent.communicate(timeout=DEADLINE_S)
     assert survivors(mark) == []
-    assert len(list(tmp_path.glob("pool-*"))) == 2
+    assert len(list(tmp_path.glob("pool-*"))) == 1
     folder = PoolFolder(str(tmp_path))
     assert list(tmp_path.glob("pool-*")) == [folder.path]
     folder.remove()

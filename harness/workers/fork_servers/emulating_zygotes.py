@@ -6,6 +6,7 @@ has done all that none of them decides.  It holds no suite, no library under tes
 
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import count
 from pathlib import Path
 
 from harness import wire
@@ -56,6 +57,8 @@ class EmulatingZygotes(SharedZygotes):
     def __init__(self, modules: Sequence[str], engine: str = VIRTUAL.factory) -> None:
         """`engine` is one that can move, as `harness.execution.engine.MovableEngine` says."""
         super().__init__()
+        self._numbers = count()
+        self._folders: dict[str, PoolFolder] = {}
         self._engine = engine
         self._modules = modules
         self._emulating: dict[WorkerSpec, EmulatingZygote] = {}
@@ -80,4 +83,13 @@ class EmulatingZygotes(SharedZygotes):
             for zygote in self._emulating.values():
                 zygote.close()
             self._emulating.clear()
+            for folder in self._folders.values():
+                folder.remove()
+            self._folders.clear()
         super().close()
+
+    def _folder(self, scratch: str) -> PoolFolder:
+        """Return the folder for files below this one; the caller holds the lock."""
+        if scratch not in self._folders:
+            self._folders[scratch] = PoolFolder(scratch)
+        return self._folders[scratch]

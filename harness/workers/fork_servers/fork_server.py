@@ -35,9 +35,12 @@ FLAGS = {
 class ForkServer(ABC):
     """A process that forks children on request.  The first request starts it, also after its death.  Thread-safe."""
 
-    def __init__(self, main: Main, orders: bytes) -> None:
-        """`main` runs in the server.  It gets two open files: the control socket, and a file that holds `orders`."""
-        self._main = main
+    def __init__(self, main: Main | str, orders: bytes) -> None:
+        """`main` runs in the server, perhaps named as `name_of` does.
+
+        It gets two open files: the control socket, and a file that holds `orders`.
+        """
+        self._main = main if isinstance(main, str) else name_of(main)
         self._orders = orders
         self._lock = threading.Lock()
         self._control: socket.socket | None = None
@@ -52,7 +55,7 @@ class ForkServer(ABC):
         """Equal as long as the same process serves; None while there is none."""
         return self._control
 
-    def fork(self, main: Main, fds: Sequence[int]) -> int:
+    def fork(self, main: Main | str, fds: Sequence[int]) -> int:
         """Have a module's function run in a new child, on copies of the open files; it returns the exit status.
 
         Does not wait for the server.
@@ -66,7 +69,7 @@ class ForkServer(ABC):
         status_r, status_w = os.pipe()
         try:
             with self._lock:
-                self._request(main, [status_w, *fds])
+                self._request(main if isinstance(main, str) else name_of(main), [status_w, *fds])
         except BaseException:
             os.close(status_r)
             raise
@@ -74,13 +77,18 @@ class ForkServer(ABC):
             os.close(status_w)  # the server has a copy, so that the pipe ends with it
         return status_r
 
+    def start(self) -> None:
+        """Start the server before the first request."""
+        with self._lock:
+            self._running()
+
     def stop(self) -> None:
         """Kill the server and wait until it is gone."""
         with self._lock:
             self._stop()
 
-    def _request(self, main: Main, fds: Sequence[int]) -> None:
-        message = [name_of(main).encode()]
+    def _request(self, main: str, fds: Sequence[int]) -> None:
+        message = [main.encode()]
         try:
             socket.send_fds(self._running(), message, fds)
         except ConnectionError:  # it has just died, and its exit status is not known yet
@@ -133,14 +141,18 @@ class ForkServer(ABC):
 class StartedServer(ForkServer):
     """A fork server that is a fresh Python."""
 
-    def __init__(self, main: Main, orders: bytes, environment: Mapping[str, str], python: str = "") -> None:
+    def __init__(
+        self, main: Main | str, orders: bytes, environment: Mapping[str, str], python: str = "", log: int | None = None
+    ) -> None:
         """`environment` is added to this process's own.
 
-        `python` is executed in the place of this Python: a program that passes its arguments on to one.
+        `python` is executed in the place of this Python: a program that passes its arguments on to one.  `main` gets
+        the open file `log` too, if there is one.
         """
         super().__init__(main, orders)
         self._environment = environment
         self._python = python or sys.executable
+        self._log = log
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -165,9 +177,11 @@ class StartedServer(ForkServer):
         # Modules are found as they would be here: `-c` puts the working directory first, our folders come next.  An
         # entry may be the name of a path hook (editable installations have one), so only folders are made absolute.
         paths = [str(Path(path).absolute()) if Path(path).exists() else path for path in sys.path if path]
+        module, _, function = self._main.partition(":")
+        fds = fds if self._log is None else [*fds, self._log]
         program = (
             f"import sys; sys.path[1:] = dict.fromkeys([*{paths!r}, *sys.path[1:]]); "
-            f"from {self._main.__module__} import {self._main.__qualname__} as main; sys.exit(main({tuple(fds)!r}))"
+            f"from {module} import {function} as main; sys.exit(main({tuple(fds)!r}))"
         )
         self._process = subprocess.Popen(
             [self._python, *_interpreter_options(), "-c", program],

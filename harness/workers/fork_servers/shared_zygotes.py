@@ -4,23 +4,19 @@ Loading takes seconds and depends on neither device nor suites.  So the server o
 zygote, and a session that opens several pools keeps its zygotes.
 """
 
-import os
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import count
 from pathlib import Path
 from typing import Protocol
 
-from harness import wire
 from harness.errors import WorkerError
-from harness.workers.folder import PoolFolder
-from harness.workers.fork_servers.fork_server import ForkedServer, StartedServer
+from harness.workers.fork_servers.fork_server import ForkedServer
+from harness.workers.fork_servers.started_zygote import StartedZygote, zygote_for
 from harness.workers.protocol import Frame
-from harness.workers.spec import WorkerSpec, ZygoteSpec
+from harness.workers.spec import WorkerSpec
 from harness.workers.supervision.channel import TAIL_BYTES, Channel, Exited, NoAnswer, Orphaned
 from harness.workers.zygote.fork_loop import Main
-from harness.workers.zygote.startup import SharedOrders, start_shared
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,20 +43,12 @@ class Origin(Protocol):
 class SharedZygote:
     """One fork server from which the servers of all devices are forked.  The first request starts it."""
 
-    def __init__(self, spec: ZygoteSpec, folder: PoolFolder, number: int, wrapper: Wrapper | None = None) -> None:
-        self._log = folder.path / f"shared-zygote-{number}.log"
-        orders = SharedOrders(
-            zygote=spec,
-            parent=None if wrapper else os.getpid(),
-            log=str(self._log),
-            temporary=str(folder.temporary),
-        )
-        self._server = StartedServer(
-            start_shared,
-            wire.to_json(orders).encode(),
-            wrapper.environment if wrapper else {},
-            wrapper.python if wrapper else "",
-        )
+    def __init__(self, engine: str, wrapper: Wrapper | None = None) -> None:
+        if wrapper:
+            self._zygote = StartedZygote(engine, environment=wrapper.environment, python=wrapper.python)
+        else:
+            self._zygote = zygote_for(engine)
+        self._server = self._zygote.server
         self._lock = threading.Lock()
         self._is_dismissed = False
 
@@ -71,7 +59,7 @@ class SharedZygote:
 
     def log_tail(self) -> str:
         """The end of what it printed while it loaded."""
-        return tail_of(self._log)
+        return self._zygote.log_tail()
 
     def forked_server(self, main: Main, orders: bytes) -> ForkedServer:
         """A fork server that is to be forked from this one."""
@@ -93,7 +81,7 @@ class SharedZygote:
 
     def close(self) -> None:
         """Kill it.  Servers that were forked from it belong to their pools, which stop them."""
-        self._server.stop()
+        self._zygote.close()
 
     def _fork(self, main: Main, fds: Sequence[int]) -> int:
         with self._lock:
@@ -103,42 +91,31 @@ class SharedZygote:
 
 
 class SharedZygotes:
-    """One shared zygote for each spec that is asked for, with files in the folder of the first pool.  Thread-safe."""
+    """One shared zygote for each engine that is asked for.  Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._numbers = count()
-        self._folders: dict[str, PoolFolder] = {}
-        self._zygotes: dict[ZygoteSpec, SharedZygote] = {}
+        self._zygotes: dict[str, SharedZygote] = {}
 
     def __len__(self) -> int:
         return len(self._zygotes)
 
-    def of(self, spec: ZygoteSpec, scratch: str) -> SharedZygote:
+    def of(self, engine: str) -> SharedZygote:
         with self._lock:
-            if spec not in self._zygotes:
-                self._zygotes[spec] = SharedZygote(spec, self._folder(scratch), next(self._numbers))
-            return self._zygotes[spec]
+            if engine not in self._zygotes:
+                self._zygotes[engine] = SharedZygote(engine)
+            return self._zygotes[engine]
 
     def origin(self, spec: WorkerSpec) -> Origin:
         """What the server of a spec is forked from."""
-        return self.of(spec.zygote, spec.scratch)
-
-    def _folder(self, scratch: str) -> PoolFolder:
-        """Return the folder for files below this one; the caller holds the lock."""
-        if scratch not in self._folders:
-            self._folders[scratch] = PoolFolder(scratch)
-        return self._folders[scratch]
+        return self.of(spec.engine)
 
     def close(self) -> None:
-        """Kill them all and remove their files.  Pools stop the servers that were forked from them."""
+        """Kill them all.  Pools stop the servers that were forked from them."""
         with self._lock:
             for zygote in self._zygotes.values():
                 zygote.close()
-            for folder in self._folders.values():
-                folder.remove()
             self._zygotes.clear()
-            self._folders.clear()
 
 
 def run_to_end(channel: Channel, limit_s: float, log_tail: Callable[[], str]) -> tuple[str, str]:

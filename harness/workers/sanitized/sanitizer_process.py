@@ -64,7 +64,7 @@ class SanitizerProcess:
         self._write(script, folder.path / f"sanitizer-{number}.log")
         # The GPU is chosen from the start: CUDA's injection library may open it before any worker does.
         wrapper = Wrapper(python=str(script), environment={**environment(sanitizing.tool), **dict(spec.environment)})
-        self._zygote = SharedZygote(spec.zygote, folder, number, wrapper)
+        self._zygote = SharedZygote(spec.engine, wrapper)
         self._server = DeviceServer(spec, self._zygote, folder, number)
         self._unproven: str | None = None
         """The result of the self-test; None before it."""

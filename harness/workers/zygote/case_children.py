@@ -121,7 +121,7 @@ def main() -> None:
     """Load everything as a fork server does, and run one request."""
     linux.die_with(os.getppid())
     orders = wire.from_json(sys.stdin.buffer.read(), SpawnOrders)
-    loaded = load(orders.spec, prepare(orders.spec.zygote))
+    loaded = load(orders.spec, prepare(orders.spec.engine))
     if not isinstance(loaded, Loaded):
         raise loaded.error()
     if problem := loaded.engine.begin():

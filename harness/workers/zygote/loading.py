@@ -9,8 +9,8 @@ import importlib.metadata
 import os
 import sys
 import traceback
-from collections.abc import Iterable, Mapping
-from contextlib import suppress
+from collections.abc import Generator, Iterable, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
@@ -26,7 +26,7 @@ from harness.model.op import Op
 from harness.suite import BUILTINS, beside, load_suite
 from harness.suite_files import is_shipped, located
 from harness.workers.protocol import ChildError, FaultKind
-from harness.workers.spec import BUILDS, WorkerSpec, ZygoteSpec
+from harness.workers.spec import BUILDS, WorkerSpec
 from harness.workers.zygote.import_stubs import import_past_frameworks, import_submodules_on_use, stub_package
 from harness.workers.zygote.suite_imports import imports_of, imports_of_helpers
 
@@ -67,19 +67,22 @@ class Loaded:
     """The device server's process id."""
 
 
-def prepare(spec: ZygoteSpec) -> Prepared:
-    """Load what does not depend on the device: the engine with torch and Triton, but no library under test."""
+def prepare(factory: str) -> Prepared:
+    """Load what depends on neither device nor libraries under test: the engine, with torch and Triton."""
     os.environ.update(ENVIRONMENT)
-    engine = _engine(spec.engine)
-    sys.path[:0] = spec.library_paths
-    importlib.invalidate_caches()
-    engine.prepare()
-    _share_with_children()
+    with _without_collections():
+        engine = _engine(factory)
+        engine.prepare()
     return Prepared(engine=engine, server=os.getpid())
 
 
 def load(spec: WorkerSpec, prepared: Prepared) -> Loaded | ChildError:
     """Make this process ready to fork workers.  A suite or library that cannot be loaded is returned as an error."""
+    with _without_collections():
+        return _load(spec, prepared)
+
+
+def _load(spec: WorkerSpec, prepared: Prepared) -> Loaded | ChildError:
     engine = prepared.engine
     if prepared.emulating is None:
         _emulate(spec, engine)
@@ -102,7 +105,6 @@ def load(spec: WorkerSpec, prepared: Prepared) -> Loaded | ChildError:
     _warm_up_inductor()
     if obstacle := engine.obstacle():
         return ChildError(kind=FaultKind.LIBRARY, message=obstacle)
-    _share_with_children()
     return Loaded(
         spec=spec, engine=engine, ops={op.id: op for ops in suites.values() for op in ops}, server=os.getpid()
     )
@@ -112,12 +114,12 @@ def emulate(spec: WorkerSpec, prepared: Prepared, modules: Iterable[str]) -> Pre
     """Emulate the device of the spec, and import modules, for servers of suites that are forked from this process."""
     engine = prepared.engine
     assert isinstance(engine, MovableEngine), "other engines have no such process"
-    _emulate(spec, engine)
-    for module in modules:
-        importlib.import_module(module)
-    if torch := sys.modules.get("torch"):
-        torch.set_num_threads(1)
-    _share_with_children()
+    with _without_collections():
+        _emulate(spec, engine)
+        for module in modules:
+            importlib.import_module(module)
+        if torch := sys.modules.get("torch"):
+            torch.set_num_threads(1)
     return replace(prepared, server=os.getpid(), emulating=engine)
 
 
@@ -126,7 +128,7 @@ def _emulate(spec: WorkerSpec, engine: Engine) -> None:
     for name in spec.unset:
         os.environ.pop(name, None)
     os.environ.update(spec.environment)
-    sys.path[:0] = spec.variant_paths
+    sys.path[:0] = (*spec.variant_paths, *spec.library_paths)
     importlib.invalidate_caches()
     engine.emulate(spec.device)
     import_submodules_on_use()
@@ -171,10 +173,21 @@ def _jax_obstacle(ops: tuple[Op, ...]) -> str:
     return ""
 
 
-def _share_with_children() -> None:
-    # A garbage collection writes into every object that it looks at, and so would copy all pages in each child.
-    gc.collect()
-    gc.freeze()
+@contextmanager
+def _without_collections() -> Generator[None]:
+    """Load in the block without garbage collections, and keep what is there after it out of all later ones.
+
+    What is imported stays, so a collection while it is loaded looks at it in vain, and takes a quarter of the time.  A
+    later one would write into each object that it looks at, and so copy all pages in each child.
+    """
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.freeze()
+        if was_enabled:
+            gc.enable()
 
 
 def _engine(factory: str) -> Engine:

@@ -6,6 +6,7 @@ them: a failure to load is a value, which each child reports to the parent.
 """
 
 import faulthandler
+import json
 import os
 import socket
 import sys
@@ -19,25 +20,13 @@ from typing import TypeVar
 from harness import wire
 from harness.errors import MissingPart
 from harness.workers.protocol import ChildError, FaultKind
-from harness.workers.spec import WorkerSpec, ZygoteSpec
+from harness.workers.spec import WorkerSpec
 from harness.workers.supervision import linux
 from harness.workers.zygote.fork_loop import has_owner, serve_forks
 from harness.workers.zygote.loading import Loaded, Prepared, emulate, load, prepare
+from harness.workers.zygote.orders import SharedOrders
 
 T = TypeVar("T")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SharedOrders:
-    """Orders of the parent to the shared zygote."""
-
-    zygote: ZygoteSpec
-    parent: int | None
-    """The parent's process id; None under compute-sanitizer, whose own process is the parent."""
-    log: str
-    """The file for stdout and stderr while the engine loads."""
-    temporary: str
-    """The folder for temporary files, which the parent removes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,15 +56,17 @@ state = State()
 
 def start_shared(fds: tuple[int, ...]) -> int:
     """Load the engine, then fork device servers until the parent is gone; returns the exit status."""
-    control, orders = _received(fds, SharedOrders)
+    control_fd, orders_fd, log_fd = fds
+    control = socket.socket(fileno=control_fd)
+    with os.fdopen(orders_fd, "rb") as file:
+        orders = SharedOrders(**json.load(file))
     os.setsid()  # Ctrl-C in the parent's terminal does not reach it
     linux.die_with(os.getppid() if orders.parent is None else orders.parent)
-    _print_to(orders.log)
+    _print_to(log_fd)
     faulthandler.enable()
-    os.environ["TMPDIR"] = orders.temporary
     # Python 3.12 and later warn about a fork in a process that has threads, which libraries may start on import.
     warnings.filterwarnings("ignore", message=".*multi-threaded.*fork", category=DeprecationWarning)
-    state.prepared = _or_error(lambda: prepare(orders.zygote))
+    state.prepared = _or_error(lambda: prepare(orders.engine))
     wire.warm_up()
     # From here on the fork loop notices that the parent is gone.  Device servers do the same, for they have to clear
     # away the processes of their workers then.  A death signal would kill them before that.
@@ -91,7 +82,7 @@ def start_emulator(fds: tuple[int, ...]) -> int:
     os.setsid()
     if isinstance(prepared := state.prepared, Prepared):
         linux.die_with(prepared.server)
-        _print_to(orders.log)
+        _print_to(_opened(orders.log))
         if has_owner(control):
             state.prepared = _or_error(lambda: _emulated(orders, prepared))
         linux.outlive_parent()
@@ -107,7 +98,7 @@ def start_device(fds: tuple[int, ...]) -> int:
     match state.prepared:
         case Prepared() as prepared:
             linux.die_with(prepared.server)
-            _print_to(orders.log)
+            _print_to(_opened(orders.log))
             # A parent that gave up, or died, while this request was queued needs no library to be loaded.
             state.loaded = _or_error(lambda: _load(orders, prepared)) if has_owner(control) else None
             linux.outlive_parent()
@@ -153,8 +144,11 @@ def _or_error(load_it: Callable[[], T]) -> T | ChildError:
         return ChildError(kind=FaultKind.WORKER, message=f"a worker cannot be prepared:\n{traceback.format_exc()}")
 
 
-def _print_to(log: str) -> None:
-    file = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+def _opened(log: str) -> int:
+    return os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+
+
+def _print_to(file: int) -> None:
     for stream in (sys.stdout, sys.stderr):
         stream.flush()
         os.dup2(file, stream.fileno())
