@@ -1,13 +1,15 @@
 """The time from a command to its first verdict, as a ratio to `import torch, triton` in a fresh Python of the same run.
 
 `bench_start.py FOLDER`: scratch files lie in the folder.  The first search compiles the kernels and is not counted.  So
-the files that Python and Triton read are in Linux's cache, as for a person who runs the command again.
+the files that Python and Triton read are in Linux's cache, as for a person who runs the command again.  A cold command
+finds no resident zygote, a warm one finds that of the command before.
 
 It prints medians, and where the time goes.  The parent's own imports and the zygote's loading go on at the same time.
 """
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -21,6 +23,8 @@ from typing import Any
 
 from harness.cli import main as run_command
 from harness.engines.torch.import_hooks import Execute, on_import
+from harness.settings import RESIDENT_VARIABLE
+from harness.workers.fork_servers.residents import found_residents, residents_folder
 
 ROOT = Path(__file__).resolve().parent.parent
 ROUNDS = 7
@@ -29,8 +33,8 @@ SUITE = str(ROOT / "suites/fla/norm.py")
 LIBRARY, DEVICE, OP = "fla-core==0.6.0", "rtx-pro-6000", "layer_norm"
 COMMAND = ("fuzz", SUITE, "--with", LIBRARY, "--device", DEVICE, "--op", OP, "--cases", "1", "--seed", "1")
 STAGES = {
-    "started": "Python starts the zygote",
-    "prepared": "zygote has torch, Triton and the engine",
+    "imported": "the command is imported",
+    "prepared": "zygote has torch, Triton and the engine, or a resident has the libraries, too",
     "loaded": "device's server has the suite and the library, first worker is there",
     "ended": "first case has ended: the verdict",
 }
@@ -57,13 +61,34 @@ def main(folder: str) -> None:
         python(__file__, PROBE, str(notes))
         return {name: at_s - begun_s for name, at_s in json.loads(notes.read_text(encoding="utf-8")).items()}
 
+    runtime = Path(folder, "runtime")
+    environment |= {"XDG_RUNTIME_DIR": str(runtime), RESIDENT_VARIABLE: "5"}
+    runtime.mkdir(exist_ok=True)
     probed()
-    rounds = [(python("-c", IMPORT), probed()) for _ in range(ROUNDS)]
-    imported_s = median(seconds for seconds, _ in rounds)
-    ratio = median(moments["ended"] / seconds for seconds, moments in rounds)
-    print(f"cold start: first verdict after {ratio:.2f} times `{IMPORT}` ({imported_s:.2f} s)")
-    for name, text in STAGES.items():
-        print(f"  {median(moments[name] for _, moments in rounds) / imported_s:5.2f}  {text}")
+    imports: list[float] = []
+    cold: list[dict[str, float]] = []
+    warm: list[dict[str, float]] = []
+    for _ in range(ROUNDS):
+        _end_residents(runtime)
+        imports.append(python("-c", IMPORT))
+        cold.append(probed())
+        warm.append(probed())
+    _end_residents(runtime)
+    print(f"`{IMPORT}` takes {median(imports):.2f} s")
+    for what, commands in (("cold", cold), ("warm", warm)):
+        ratio = median(moments["ended"] / seconds for seconds, moments in zip(imports, commands, strict=True))
+        print(f"{what} start: first verdict after {ratio:.2f} times that")
+        for name, text in STAGES.items():
+            noted = [moments[name] for moments in commands if name in moments]
+            if noted:
+                print(f"  {median(noted) / median(imports):5.2f}  {text}")
+
+
+def _end_residents(runtime: Path) -> None:
+    if folder := residents_folder(runtime):
+        for resident in found_residents(folder):
+            if resident.pid is not None:
+                os.kill(resident.pid, signal.SIGKILL)
 
 
 class Moments:
@@ -77,15 +102,16 @@ class Moments:
 
     def watch(self) -> None:
         """Note the moments of the command that this process is about to run."""
-        sys.addaudithook(self._audit)
+        on_import("harness.cli.search_run", self._imported)
         on_import(
             "harness.workers.fork_servers.device_server", self._replacing("DeviceServer", "_await_hello", self._hello)
         )
         on_import("harness.reports.progress", self._replacing("Progress", "tick", self._tick))
 
-    def _audit(self, event: str, details: tuple[Any, ...]) -> None:
-        if event == "subprocess.Popen" and "zygote" in str(details[1]):
-            self.note("started")
+    def _imported(self, module: ModuleType, execute: Execute) -> None:
+        del module
+        execute()
+        self.note("imported")
 
     def _replacing(self, name: str, method: str, around: Callable[..., Any]) -> Callable[[ModuleType, Execute], None]:
         def run(module: ModuleType, execute: Execute) -> None:

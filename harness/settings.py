@@ -9,7 +9,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
+from harness.errors import UsageError
+
 CACHE_VARIABLE = "HARNESS_CACHE"
+RESIDENT_VARIABLE = "HARNESS_RESIDENT_MINUTES"
+CI_VARIABLE = "CI"
+"""What CI systems set."""
+USUAL_RESIDENT_MINUTES = 10.0
 LEASES_VARIABLE = "HARNESS_LEASES"
 FOLDER_NAME = "kernel-harness"
 USUAL_CACHE = Path("~/.cache", FOLDER_NAME).expanduser()
@@ -27,6 +33,8 @@ class Settings:
     """The user's runtime folder, `$XDG_RUNTIME_DIR`, if it exists."""
     toolkits: tuple[Path, ...] = ()
     """The CUDA toolkits that `$CUDA_HOME` and `$CUDA_PATH` name, in this order."""
+    resident_minutes: float = 0.0
+    """How long a resident zygote lives unused: `$HARNESS_RESIDENT_MINUTES`, or 10, but 0 in CI.  0: there is none."""
     pytest_workers: int = 1
     """The processes of pytest-xdist that share this machine's cores."""
 
@@ -41,5 +49,15 @@ class Settings:
             leases=Path(own_leases).expanduser() if own_leases else None,
             runtime=Path(runtime) if runtime and Path(runtime).is_dir() else None,
             toolkits=tuple(Path(home) for name in ("CUDA_HOME", "CUDA_PATH") if (home := environment.get(name))),
+            resident_minutes=_resident_minutes(environment),
             pytest_workers=int(environment.get("PYTEST_XDIST_WORKER_COUNT") or 1),
         )
+
+
+def _resident_minutes(environment: Mapping[str, str]) -> float:
+    if text := environment.get(RESIDENT_VARIABLE):
+        try:
+            return max(0.0, float(text))
+        except ValueError:
+            raise UsageError(f"{RESIDENT_VARIABLE}={text}: write a number of minutes, 0 for no resident") from None
+    return 0.0 if environment.get(CI_VARIABLE) else USUAL_RESIDENT_MINUTES

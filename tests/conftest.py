@@ -1,12 +1,14 @@
 """Which tests run with both Tritons in `make test`, and what all tests share."""
 
 import gc
+import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from harness.settings import RESIDENT_VARIABLE
 from harness.workers.fork_servers.shared_zygotes import SharedZygotes
 from tests.kept_zygotes import keeping
 
@@ -38,6 +40,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if any(item.path.is_relative_to(path) for path in DEPENDENT):
             item.add_marker(pytest.mark.both)
+
+
+def pytest_configure() -> None:
+    """Leave no resident: a test that needs one makes it."""
+    os.environ[RESIDENT_VARIABLE] = "0"
 
 
 def pytest_collection_finish() -> None:

@@ -21,6 +21,7 @@ from harness.search.session import Session, prepared
 from harness.settings import Settings
 from harness.suite_files import named_in_project, project_of
 from harness.workers.fork_servers.emulating_zygotes import EmulatingZygotes
+from harness.workers.fork_servers.residents import Residents
 from harness.workers.pool import Pool, PoolOptions
 from harness.workers.spec import WorkerSpec
 from harness.workers.supervision.time_limits import Patience
@@ -51,8 +52,13 @@ class CheckProcesses:
     processes: int | None
     """How many cases of a search run at once; None: one for each core."""
     project: Path = field(default_factory=lambda: project_of(Path.cwd()))
-    _zygotes: EmulatingZygotes = field(default_factory=lambda: EmulatingZygotes(MODULES))
+    _zygotes: EmulatingZygotes = field(init=False)
     _tasks: dict[Hashable, SampledTask] = field(default_factory=dict[Hashable, SampledTask])
+
+    def __post_init__(self) -> None:
+        """Start nothing yet."""
+        zygotes = EmulatingZygotes(MODULES, residents=Residents.allowed_by(self.settings))
+        object.__setattr__(self, "_zygotes", zygotes)
 
     def close(self) -> None:
         """End every process."""

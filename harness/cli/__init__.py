@@ -4,6 +4,7 @@ import argparse
 import os
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from importlib import import_module
 
@@ -11,6 +12,7 @@ from harness import __version__
 from harness.cli.command import CommandModule, ExitStatus, Parser, ended_by_signals
 from harness.errors import HarnessError, UsageError, unknown
 from harness.extras import missing_dependency, require
+from harness.garbage import without_collections
 from harness.settings import Settings
 from harness.wording import fitted
 
@@ -63,7 +65,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _ended(partial(parse, words))
     from harness.cli.early_start import zygote_started  # noqa: PLC0415 - no other command needs it
 
-    with zygote_started(words[1:]):
+    with zygote_started(words[1:], os.environ):
         return _ended(partial(parse, words))
 
 
@@ -82,8 +84,11 @@ def run_module(module: CommandModule, program: str, summary: str, arguments: Seq
 def _ended(parsed: Callable[[], argparse.Namespace]) -> int:
     """Run the command of a command line, and return its exit status."""
     try:
-        options = parsed()
+        with without_collections():
+            options = parsed()
         options.settings, options.environment = Settings.from_environment(os.environ), dict(os.environ)
+        if vars(options).get("no_resident"):
+            options.settings = replace(options.settings, resident_minutes=0.0)
         module: CommandModule = options.module
         with ended_by_signals():
             status = module.run(options)

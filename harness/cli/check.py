@@ -6,7 +6,15 @@ from pathlib import Path
 from harness.checks.check_verdict import CheckVerdict, Ruling
 from harness.checks.checker import TIME_LIMIT_S, USUAL_CASES, Checker
 from harness.cli.command import ExitStatus, Parser
-from harness.cli.common_options import add_device, devices_of, joined_values, json_path, positive, seconds
+from harness.cli.common_options import (
+    add_device,
+    add_no_resident,
+    devices_of,
+    joined_values,
+    json_path,
+    positive,
+    seconds,
+)
 from harness.documents import files
 from harness.errors import store_error
 from harness.model.engine_traits import VIRTUAL
@@ -116,6 +124,7 @@ exit status: 0 right, 1 wrong, 2 usage or harness error, 3 could not be checked,
         "(default: what the reference accepts)",
     )
     add_device(parser, USUAL_DEVICE)
+    add_no_resident(parser)
     parser.add_argument(
         "--engine",
         default=VIRTUAL.name,

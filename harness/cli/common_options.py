@@ -176,6 +176,15 @@ def add_show_output(parser: Parser) -> None:
     )
 
 
+def add_no_resident(parser: Parser) -> None:
+    """`--no-resident`."""
+    parser.add_rare(
+        "--no-resident",
+        action="store_true",
+        help="leave no process with torch and Triton loaded for the next command, and use none",
+    )
+
+
 def add_known(parser: Parser) -> None:
     """`--known`, of findings."""
     parser.add_rare(

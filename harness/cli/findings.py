@@ -28,6 +28,7 @@ from harness.reports.finding_text import COLOURS, WIDTH, symptom_count
 from harness.reports.oracle_pages import page_of
 from harness.reports.summary import count_text
 from harness.search.options import Options
+from harness.workers.fork_servers.residents import Residents
 
 
 def run(options: argparse.Namespace) -> ExitStatus:
@@ -89,7 +90,11 @@ def _prune(options: argparse.Namespace) -> ExitStatus:
     folder = Path(options.paths[0]) if options.paths else store.nearest()
     if not folder.is_dir() or (folder / store.FINDING).is_file():
         raise UsageError(f"--prune removes findings of a folder, and {folder} is none")
-    attempts = replay_and_show(recorded_in(str(folder)), lambda recorded: _options_for(recorded, options))
+    attempts = replay_and_show(
+        recorded_in(str(folder)),
+        lambda recorded: _options_for(recorded, options),
+        Residents.allowed_by(options.settings),
+    )
     gone = {attempt.recorded.id for attempt in attempts if attempt.state is FindingState.GONE}
     store.remove(gone, folder)
     show(console(), Text(f"{summary_of(attempts)}; {len(gone)} removed"))

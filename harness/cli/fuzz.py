@@ -16,6 +16,7 @@ from harness.cli.common_options import (
     add_fail_on,
     add_known,
     add_libraries,
+    add_no_resident,
     add_sanitizer,
     add_show_output,
     add_suites,
@@ -182,6 +183,7 @@ checked, or under 10 cases in a minute, 130 interrupted without findings
     add_fail_on(parser)
     add_libraries(parser)
     add_engine(parser)
+    add_no_resident(parser)
     add_sanitizer(parser)
     add_show_output(parser)
     _add_processes(parser)

@@ -16,6 +16,7 @@ from harness.cli.common_options import (
     add_fixed_seed,
     add_known,
     add_libraries,
+    add_no_resident,
     add_suites,
     json_path,
     minutes,
@@ -239,3 +240,4 @@ exit status: 0 no finding that the base does not show, 1 such a finding, 2 usage
     add_known(parser)
     add_fail_on(parser)
     add_engine(parser)
+    add_no_resident(parser)

@@ -5,7 +5,7 @@ import argparse
 from rich.text import Text
 
 from harness.cli.command import ExitStatus, Parser
-from harness.cli.common_options import add_engine, add_libraries, positive, seconds
+from harness.cli.common_options import add_engine, add_libraries, add_no_resident, positive, seconds
 from harness.cli.finding_choice import add_finding, add_trust, locate, read_one_finding
 from harness.cli.output import ProgressLine, console, show
 from harness.errors import HarnessError, UsageError, unknown
@@ -98,6 +98,7 @@ exit status: 0 the map was made; 1 the smallest case no longer shows the failure
     )
     add_libraries(parser)
     add_engine(parser)
+    add_no_resident(parser)
 
 
 def _axes(text: str, op: Op) -> tuple[str, str]:

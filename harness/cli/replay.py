@@ -7,7 +7,14 @@ from dataclasses import replace
 from rich.text import Text
 
 from harness.cli.command import ExitStatus, Parser
-from harness.cli.common_options import add_engine, add_fail_on, add_libraries, add_sanitizer, add_show_output
+from harness.cli.common_options import (
+    add_engine,
+    add_fail_on,
+    add_libraries,
+    add_no_resident,
+    add_sanitizer,
+    add_show_output,
+)
 from harness.cli.finding_choice import add_finding, add_trust, locate, read_findings, recorded_in
 from harness.cli.output import console, show
 from harness.errors import UsageError
@@ -23,6 +30,7 @@ from harness.reports.finding_text import Sources, render
 from harness.search.engine_choice import parse_engine
 from harness.search.options import Options, sanitizer_for
 from harness.search.session import Session
+from harness.workers.fork_servers.residents import Residents
 
 PASS_BLAME_S = 400.0
 """The time limit of a case whose kernel is compiled without each pass of the compiler: a minute is usual."""
@@ -68,7 +76,11 @@ def _with_passes(findings: Sequence[Finding], options: Options) -> Iterator[Find
 
 def _replay_all(arguments: argparse.Namespace) -> ExitStatus:
     """Replay every stored finding, or every one of a file or folder; a line for each."""
-    attempts = replay_and_show(recorded_in(arguments.file), lambda recorded: _options_for(recorded, arguments))
+    attempts = replay_and_show(
+        recorded_in(arguments.file),
+        lambda recorded: _options_for(recorded, arguments),
+        Residents.allowed_by(arguments.settings),
+    )
     show(console(), Text(summary_of(attempts)))
     if any(attempt.failures(Severity(arguments.fail_on)) for attempt in attempts):
         return ExitStatus.FINDINGS
@@ -76,11 +88,13 @@ def _replay_all(arguments: argparse.Namespace) -> ExitStatus:
     return ExitStatus.NOTHING_CHECKED if is_unchecked else ExitStatus.CLEAN
 
 
-def replay_and_show(cases: Sequence[Recorded], options_of: Callable[[Recorded], Options]) -> list[ReplayAttempt]:
+def replay_and_show(
+    cases: Sequence[Recorded], options_of: Callable[[Recorded], Options], residents: Residents | None
+) -> list[ReplayAttempt]:
     """Replay cases, several at once, and print a line for each as soon as it and those before it have ended."""
     screen = console()
     attempts: list[ReplayAttempt] = []
-    for attempt in replay_each(cases, options_of):
+    for attempt in replay_each(cases, options_of, residents):
         show(screen, Text(str(attempt)))
         attempts.append(attempt)
     return attempts
@@ -144,5 +158,6 @@ Other warnings of a case are listed, and do not count.
     add_libraries(parser)
     add_fail_on(parser)
     add_engine(parser)
+    add_no_resident(parser)
     add_sanitizer(parser)
     add_show_output(parser)

@@ -43,7 +43,8 @@ class BackgroundCompiler:
         self._builds = builds
         self._use = _FolderUse(builds)
         self._kept = ResourcesFolder(builds)
-        self._resources = self._kept.known()
+        self._kept.remove_empty()
+        self._resources: dict[str, Resources] = {}
         self._child = CompilerChild(
             program(), builds.parent, {"TRITON_CACHE_DIR": str((builds.parent / CACHE).resolve())}
         )
@@ -55,7 +56,7 @@ class BackgroundCompiler:
         self._closed = False
         self._compiling = False
         self._error: Exception | None = None
-        self._requested = set(self._resources)
+        self._requested: set[str] = set()
         self._thread = threading.Thread(target=self._serve, name="background-compiler", daemon=True)
         self._thread.start()
 

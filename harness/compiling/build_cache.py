@@ -111,12 +111,14 @@ class ResourcesFolder:
 
     folder: Path
 
-    def known(self) -> dict[str, Resources]:
-        """Return all resources.  Unreadable files are removed, so that engines leave their builds again."""
-        names = [path.stem for path in self.folder.glob(f"*{RESOURCES_SUFFIX}")]
-        return {name: kept for name in names if (kept := self.find(name)) is not None}
+    def remove_empty(self) -> None:
+        """Remove files that a power cut has emptied, so that engines leave their builds again."""
+        for path in self.folder.glob(f"*{RESOURCES_SUFFIX}"):
+            if not path.stat().st_size:
+                path.unlink(missing_ok=True)
 
     def find(self, build: str) -> Resources | None:
+        """Return the resources.  A file that cannot be read is removed, so that engines leave the build again."""
         path = self._place(build)
         if not path.exists():
             return None

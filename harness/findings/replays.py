@@ -15,6 +15,7 @@ from harness.model.verdict import Severity
 from harness.search.options import Options
 from harness.search.session import Session
 from harness.wording import counted
+from harness.workers.fork_servers.residents import Residents
 from harness.workers.fork_servers.shared_zygotes import SharedZygotes
 
 
@@ -55,12 +56,14 @@ class ReplayAttempt:
         return f"{self.state:<11}  {sentence}"
 
 
-def replay_each(cases: Sequence[Recorded], options_of: Callable[[Recorded], Options]) -> Iterator[ReplayAttempt]:
+def replay_each(
+    cases: Sequence[Recorded], options_of: Callable[[Recorded], Options], residents: Residents | None = None
+) -> Iterator[ReplayAttempt]:
     """Replay every case in a session of its own, as many at once as there are cores, and yield them in their order.
 
     The sessions share the processes that have loaded torch and Triton.
     """
-    with closing(SharedZygotes()) as zygotes, ThreadPoolExecutor(len(os.sched_getaffinity(0))) as threads:
+    with closing(SharedZygotes(residents)) as zygotes, ThreadPoolExecutor(len(os.sched_getaffinity(0))) as threads:
         yield from threads.map(lambda recorded: _attempt(recorded, options_of, zygotes), cases)
 
 

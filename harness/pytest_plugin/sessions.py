@@ -5,6 +5,7 @@ searches of the next tests start early.  Each still draws the cases that it woul
 engines are loaded once for all sessions.
 """
 
+import os
 import signal
 import threading
 from collections.abc import Callable, Generator, Iterable
@@ -33,6 +34,8 @@ from harness.search.miscompilations import merged_miscompilations
 from harness.search.options import Options
 from harness.search.session import Session, prepared
 from harness.search.triage_queue import TriageProgress
+from harness.settings import Settings
+from harness.workers.fork_servers.residents import Residents
 from harness.workers.fork_servers.shared_zygotes import SharedZygotes
 
 AT_ONCE = 8
@@ -48,7 +51,7 @@ class Searches:
 
     def __init__(self, config: pytest.Config) -> None:
         self._config = config
-        self._zygotes = SharedZygotes()
+        self._zygotes = SharedZygotes(Residents.allowed_by(Settings.from_environment(os.environ)))
         self._open: Session | None = None
         self._campaigns: dict[tuple[str, DeviceProfile], Campaign] = {}
         self._observers: dict[tuple[str, DeviceProfile], PollingObserver] = {}

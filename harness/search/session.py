@@ -42,6 +42,7 @@ from harness.search.options import Options
 from harness.search.triage import Triage, unconfirmed
 from harness.search.triage_queue import TriageObserver, TriageQueue
 from harness.workers.folder import left_behind
+from harness.workers.fork_servers.residents import Residents
 from harness.workers.fork_servers.shared_zygotes import SharedZygotes
 from harness.workers.gpu_assignment import GpuAssigner
 from harness.workers.pool import Pool, PoolOptions
@@ -73,7 +74,7 @@ class Session:
         """Install the libraries under test.  Lease GPUs if the engine needs them and `gpus` is empty.
 
         `notify` receives messages about GPUs and about cases that a killed session left behind.  `shared_zygotes`
-        outlive the session; each pool has its own if None.
+        outlive the session; the session has its own if None.
 
         Raises:
             LibraryError: a library is missing, or cannot be installed.
@@ -94,7 +95,8 @@ class Session:
         self.gpus = gpus
         """The hardware GPUs that the session holds until it is closed."""
         self.processes = options.processes or _cases_at_once(options, len(gpus))
-        self._shared_zygotes = shared_zygotes
+        self._own_zygotes = SharedZygotes(Residents.allowed_by(options.settings)) if shared_zygotes is None else None
+        self._shared_zygotes = shared_zygotes or self._own_zygotes
         _report_killed_cases(notify)
         _report_unset_variables(options, notify)
         builds = options.confined_to[0] if options.confined_to else _scratch()
@@ -119,6 +121,8 @@ class Session:
         if self._blaming is not None:
             self._blaming.close()
         self.pool.close()
+        if self._own_zygotes is not None:
+            self._own_zygotes.close()
         self._leases.close()
 
     def begin(self, options: Options) -> None:

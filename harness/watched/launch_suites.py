@@ -23,6 +23,7 @@ from harness.search.session import Session, prepared
 from harness.settings import Settings
 from harness.suite_files import named_in_project
 from harness.watched.watch_report import WatchedFinding
+from harness.workers.fork_servers.residents import Residents
 from harness.workers.fork_servers.shared_zygotes import SharedZygotes
 
 LAUNCH, SUITE = "launch.pt", "suite.py"
@@ -44,7 +45,7 @@ class LaunchRepeater:
 
     def repeat(self, findings: Iterable[WatchedFinding]) -> None:
         """Repeat the launch of each finding that has a recording."""
-        with closing(SharedZygotes()) as zygotes:
+        with closing(SharedZygotes(Residents.allowed_by(self.settings))) as zygotes:
             for watched in findings:
                 if watched.recording and watched.finding.launch is not None:
                     self.keep(self._repeated(watched, zygotes))

@@ -15,6 +15,7 @@ from harness.workers.dispatcher import Dispatcher, PendingCase
 from harness.workers.folder import PoolFolder
 from harness.workers.fork_servers.device_server import DeviceServer
 from harness.workers.fork_servers.shared_zygotes import SharedZygote
+from harness.workers.fork_servers.started_zygote import zygote_for
 from harness.workers.interfaces import Answer
 from harness.workers.pool import Pool
 from harness.workers.worker import Worker
@@ -137,7 +138,7 @@ def test_a_case_sent_ahead_is_not_blamed_for_the_crash_before_it(scratch: Path) 
 def one_worker(scratch: Path) -> Generator[Worker]:
     folder = PoolFolder(str(scratch))
     spec = specs(scratch)(DEVICE)
-    zygote = SharedZygote(spec.engine)
+    zygote = SharedZygote(zygote_for(spec.engine, None))
     server = DeviceServer(spec, zygote, folder, 1)
     worker = server.fork(2)
     yield worker

@@ -17,6 +17,7 @@ from harness.workers.supervision.channel import Channel, Exited, NoAnswer, Orpha
 from harness.workers.worker import Worker
 from harness.workers.zygote import child
 from harness.workers.zygote.fork_loop import Main, imported
+from harness.workers.zygote.process_context import ProcessContext
 from harness.workers.zygote.startup import DeviceOrders, start_device
 
 SELF_TEST_LIMIT_S = 120.0
@@ -32,7 +33,8 @@ class DeviceServer:
         self._folder = folder
         self._zygote = zygote
         self._log = folder.path / f"server-{number}.log"
-        orders = DeviceOrders(spec=spec, log=str(self._log), temporary=str(folder.temporary), directory=str(Path.cwd()))
+        context = ProcessContext.of_this_process()
+        orders = DeviceOrders(spec=spec, log=str(self._log), temporary=str(folder.temporary), context=context)
         self._server = zygote.forked_server(start_device, wire.to_json(orders).encode())
         self._lock = threading.Lock()
         self._has_loaded = False

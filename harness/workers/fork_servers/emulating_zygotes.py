@@ -7,15 +7,16 @@ has done all that none of them decides.  It holds no suite, no library under tes
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import count
-from pathlib import Path
 
 from harness import wire
 from harness.model.engine_traits import VIRTUAL
 from harness.workers.folder import PoolFolder
 from harness.workers.fork_servers.fork_server import ForkedServer
+from harness.workers.fork_servers.residents import Residents
 from harness.workers.fork_servers.shared_zygotes import Origin, SharedZygotes, tail_of
 from harness.workers.spec import WorkerSpec
 from harness.workers.zygote.fork_loop import Main
+from harness.workers.zygote.process_context import ProcessContext
 from harness.workers.zygote.startup import DeviceOrders, start_emulator
 
 
@@ -31,7 +32,7 @@ class EmulatingZygote:
             spec=spec,
             log=str(self._log),
             temporary=str(folder.temporary),
-            directory=str(Path.cwd()),
+            context=ProcessContext.of_this_process(),
             modules=tuple(modules),
         )
         self._server = origin.forked_server(start_emulator, wire.to_json(orders).encode())
@@ -54,9 +55,11 @@ class EmulatingZygote:
 class EmulatingZygotes(SharedZygotes):
     """One emulating zygote for each device, and for engines that cannot have one a shared zygote.  Thread-safe."""
 
-    def __init__(self, modules: Sequence[str], engine: str = VIRTUAL.factory) -> None:
+    def __init__(
+        self, modules: Sequence[str], engine: str = VIRTUAL.factory, residents: Residents | None = None
+    ) -> None:
         """`engine` is one that can move, as `harness.execution.engine.MovableEngine` says."""
-        super().__init__()
+        super().__init__(residents)
         self._numbers = count()
         self._folders: dict[str, PoolFolder] = {}
         self._engine = engine
@@ -71,7 +74,7 @@ class EmulatingZygotes(SharedZygotes):
     def emulating(self, spec: WorkerSpec) -> EmulatingZygote:
         """The emulating zygote for a spec, whatever suites and folders that has."""
         plain = replace(spec, suites=(), confined_to=(), shows_output=False)
-        origin = super().origin(plain)
+        origin = self.of(plain.engine)
         with self._lock:
             if plain not in self._emulating:
                 folder, number = self._folder(spec.scratch), next(self._numbers)

@@ -32,28 +32,11 @@ FLAGS = {
 """The options of Python that a fresh one inherits, by their names in `sys.flags`."""
 
 
-class ForkServer(ABC):
-    """A process that forks children on request.  The first request starts it, also after its death.  Thread-safe."""
+class Forking(ABC):
+    """Something that has children forked.  Thread-safe."""
 
-    def __init__(self, main: Main | str, orders: bytes) -> None:
-        """`main` runs in the server, perhaps named as `name_of` does.
-
-        It gets two open files: the control socket, and a file that holds `orders`.
-        """
-        self._main = main if isinstance(main, str) else name_of(main)
-        self._orders = orders
+    def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._control: socket.socket | None = None
-
-    @property
-    @abstractmethod
-    def pid(self) -> int | None:
-        """The server's process id, as far as it is known."""
-
-    @property
-    def incarnation(self) -> object:
-        """Equal as long as the same process serves; None while there is none."""
-        return self._control
 
     def fork(self, main: Main | str, fds: Sequence[int]) -> int:
         """Have a module's function run in a new child, on copies of the open files; it returns the exit status.
@@ -68,14 +51,46 @@ class ForkServer(ABC):
         """
         status_r, status_w = os.pipe()
         try:
-            with self._lock:
-                self._request(main if isinstance(main, str) else name_of(main), [status_w, *fds])
+            self.request(main if isinstance(main, str) else name_of(main), [status_w, *fds])
         except BaseException:
             os.close(status_r)
             raise
         finally:
             os.close(status_w)  # the server has a copy, so that the pipe ends with it
         return status_r
+
+    def request(self, main: str, fds: Sequence[int]) -> None:
+        """As `fork`, for a caller that has made the status pipe: its write end is the first of the open files."""
+        with self._lock:
+            self._request(main, fds)
+
+    @abstractmethod
+    def _request(self, main: str, fds: Sequence[int]) -> None:
+        """Send the request; the caller holds the lock."""
+
+
+class ForkServer(Forking):
+    """A process that forks children on request.  The first request starts it, also after its death.  Thread-safe."""
+
+    def __init__(self, main: Main | str, orders: bytes) -> None:
+        """`main` runs in the server, perhaps named as `name_of` does.
+
+        It gets two open files: the control socket, and a file that holds `orders`.
+        """
+        super().__init__()
+        self._main = main if isinstance(main, str) else name_of(main)
+        self._orders = orders
+        self._control: socket.socket | None = None
+
+    @property
+    @abstractmethod
+    def pid(self) -> int | None:
+        """The server's process id, as far as it is known."""
+
+    @property
+    def incarnation(self) -> object:
+        """Equal as long as the same process serves; None while there is none."""
+        return self._control
 
     def start(self) -> None:
         """Start the server before the first request."""
@@ -102,7 +117,7 @@ class ForkServer(ABC):
             self._release()
         # Message boundaries are kept (SEQPACKET), so open files stay with the request that they came with.
         ours, child_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        orders_fd = _file_of(self._orders)
+        orders_fd = file_of(self._orders)
         try:
             self._begin([child_end.fileno(), orders_fd])
         except BaseException:
@@ -174,17 +189,9 @@ class StartedServer(ForkServer):
             return has_ended
 
     def _begin(self, fds: Sequence[int]) -> None:
-        # Modules are found as they would be here: `-c` puts the working directory first, our folders come next.  An
-        # entry may be the name of a path hook (editable installations have one), so only folders are made absolute.
-        paths = [str(Path(path).absolute()) if Path(path).exists() else path for path in sys.path if path]
-        module, _, function = self._main.partition(":")
         fds = fds if self._log is None else [*fds, self._log]
-        program = (
-            f"import sys; sys.path[1:] = dict.fromkeys([*{paths!r}, *sys.path[1:]]); "
-            f"from {module} import {function} as main; sys.exit(main({tuple(fds)!r}))"
-        )
         self._process = subprocess.Popen(
-            [self._python, *_interpreter_options(), "-c", program],
+            [self._python, *python_arguments(self._main, fds)],
             stdin=subprocess.DEVNULL,
             pass_fds=fds,
             env={**os.environ, **self._environment},
@@ -207,7 +214,7 @@ class StartedServer(ForkServer):
 class ForkedServer(ForkServer):
     """A fork server that is forked from another one, the origin."""
 
-    def __init__(self, origin: ForkServer, main: Main, orders: bytes) -> None:
+    def __init__(self, origin: Forking, main: Main, orders: bytes) -> None:
         super().__init__(main, orders)
         self._origin = origin
         self._status: ChildStatus | None = None
@@ -250,12 +257,29 @@ class ForkedServer(ForkServer):
             self._status = None
 
 
-def _file_of(content: bytes) -> int:
+def file_of(content: bytes) -> int:
     """An open file in memory that holds the content, to be read from its start."""
     fd = os.memfd_create("orders")
     os.write(fd, content)
     os.lseek(fd, 0, os.SEEK_SET)
     return fd
+
+
+def search_path() -> list[str]:
+    """The folders in which a fresh Python finds modules as this one does, but for its working directory."""
+    # An entry may be the name of a path hook (editable installations have one), so only folders are made absolute.
+    return [str(Path(path).absolute()) if Path(path).exists() else path for path in sys.path if path]
+
+
+def python_arguments(main: str, fds: Sequence[int]) -> list[str]:
+    """The arguments of a fresh Python that runs a module's function on open files."""
+    module, _, function = main.partition(":")
+    # `-c` puts the working directory first, our folders come next.
+    program = (
+        f"import sys; sys.path[1:] = dict.fromkeys([*{search_path()!r}, *sys.path[1:]]); "
+        f"from {module} import {function} as main; sys.exit(main({tuple(fds)!r}))"
+    )
+    return [*_interpreter_options(), "-c", program]
 
 
 def _interpreter_options() -> list[str]:

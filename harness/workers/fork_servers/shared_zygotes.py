@@ -4,28 +4,26 @@ Loading takes seconds and depends on neither device nor suites.  So the server o
 zygote, and a session that opens several pools keeps its zygotes.
 """
 
+import os
+import socket
 import threading
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Protocol
 
-from harness.errors import WorkerError
-from harness.workers.fork_servers.fork_server import ForkedServer
-from harness.workers.fork_servers.started_zygote import StartedZygote, zygote_for
+from harness import wire
+from harness.model.engine_traits import find_engine
+from harness.workers.fork_servers.fork_server import ForkedServer, file_of
+from harness.workers.fork_servers.residents import NoResident, Residents, ResidentServer
+from harness.workers.fork_servers.started_zygote import EngineZygote, zygote_for
 from harness.workers.protocol import Frame
 from harness.workers.spec import WorkerSpec
 from harness.workers.supervision.channel import TAIL_BYTES, Channel, Exited, NoAnswer, Orphaned
 from harness.workers.zygote.fork_loop import Main
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Wrapper:
-    """A program that Python runs under."""
-
-    python: str
-    """An executable file that starts the program on Python, and passes its own arguments on to Python."""
-    environment: Mapping[str, str] = field(default_factory=dict[str, str])
+from harness.workers.zygote.orders import Residence
+from harness.workers.zygote.process_context import ProcessContext
+from harness.workers.zygote.startup import LibraryOrders, start_library
 
 
 class Origin(Protocol):
@@ -41,61 +39,77 @@ class Origin(Protocol):
 
 
 class SharedZygote:
-    """One fork server from which the servers of all devices are forked.  The first request starts it."""
+    """The zygote of an engine, from which the servers of all devices are forked."""
 
-    def __init__(self, engine: str, wrapper: Wrapper | None = None) -> None:
-        if wrapper:
-            self._zygote = StartedZygote(engine, environment=wrapper.environment, python=wrapper.python)
-        else:
-            self._zygote = zygote_for(engine)
-        self._server = self._zygote.server
-        self._lock = threading.Lock()
-        self._is_dismissed = False
+    def __init__(self, zygote: EngineZygote) -> None:
+        self.zygote = zygote
 
     @property
     def pid(self) -> int | None:
-        """The id of the process that was started: the wrapper's if there is one."""
-        return self._server.pid
+        """The id of the process that was started; None if it is a resident."""
+        return self.zygote.pid
 
     def log_tail(self) -> str:
         """The end of what it printed while it loaded."""
-        return self._zygote.log_tail()
+        return self.zygote.log_tail()
+
+    def forked_server(self, main: Main, orders: bytes) -> ForkedServer:
+        """A fork server that is to be forked from this one."""
+        return ForkedServer(self.zygote.server, main, orders)
+
+    def close(self) -> None:
+        """End it, unless it is a resident.  Servers that were forked from it belong to their pools, which stop them."""
+        self.zygote.close()
+
+
+class LibraryResident:
+    """A resident that has loaded suites and libraries for a device, or the shared zygote where there is none."""
+
+    def __init__(self, spec: WorkerSpec, residents: Residents, shared: SharedZygote) -> None:
+        self._spec = spec
+        self._residents = residents
+        self._shared = shared
+        self._server = ResidentServer(self._connected, lambda: shared.zygote.server)
+
+    def log_tail(self) -> str:
+        """The end of what the shared zygote printed."""
+        return self._shared.log_tail()
 
     def forked_server(self, main: Main, orders: bytes) -> ForkedServer:
         """A fork server that is to be forked from this one."""
         return ForkedServer(self._server, main, orders)
 
-    def run_once(self, main: Main, limit_s: float) -> str:
-        """Run a module's function in a child of its own.  Returns what went wrong; empty if nothing did."""
-        failure, _ = run_to_end(Channel.to_new_child(lambda fds: self._fork(main, fds)), limit_s, self.log_tail)
-        return failure
-
-    def dismiss(self) -> None:
-        """Make `run_once` fail from now on: its request would start a server that was killed anew."""
-        with self._lock:
-            self._is_dismissed = True
-
-    def end(self, limit_s: float) -> bool:
-        """Let it and its wrapper end by themselves; False if they had to be killed in the end."""
-        return self._server.end(limit_s)
-
     def close(self) -> None:
-        """Kill it.  Servers that were forked from it belong to their pools, which stop them."""
-        self._zygote.close()
+        """Give up the resident, which stays."""
+        self._server.close()
 
-    def _fork(self, main: Main, fds: Sequence[int]) -> int:
-        with self._lock:
-            if self._is_dismissed:
-                raise WorkerError("the pool is closed")
-            return self._server.fork(main, fds)
+    def _connected(self) -> socket.socket:
+        engine = self._shared.zygote
+        engine.start()
+        if not engine.is_resident:
+            raise NoResident("that of the engine is not there, of which it would be a child")
+        context = ProcessContext.of_this_process()
+        key = (wire.to_json(self._spec), context.lasting_environment, context.directory)
+        return self._residents.of_library(key, lambda listener, residence: self._start(listener, residence, context))
+
+    def _start(self, listener: int, residence: Residence, context: ProcessContext) -> None:
+        orders = LibraryOrders(spec=self._spec, context=context, residence=residence)
+        orders_fd = file_of(wire.to_json(orders).encode())
+        try:
+            os.close(self._shared.zygote.server.fork(start_library, [listener, orders_fd]))
+        finally:
+            os.close(orders_fd)
 
 
 class SharedZygotes:
     """One shared zygote for each engine that is asked for.  Thread-safe."""
 
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
+    def __init__(self, residents: Residents | None = None) -> None:
+        """Without `residents` all processes end when this is closed."""
+        self._lock = threading.RLock()
+        self._residents = residents
         self._zygotes: dict[str, SharedZygote] = {}
+        self._libraries: dict[WorkerSpec, LibraryResident] = {}
 
     def __len__(self) -> int:
         return len(self._zygotes)
@@ -103,19 +117,33 @@ class SharedZygotes:
     def of(self, engine: str) -> SharedZygote:
         with self._lock:
             if engine not in self._zygotes:
-                self._zygotes[engine] = SharedZygote(engine)
+                self._zygotes[engine] = SharedZygote(zygote_for(engine, self._residents if _stays(engine) else None))
             return self._zygotes[engine]
 
     def origin(self, spec: WorkerSpec) -> Origin:
         """What the server of a spec is forked from."""
-        return self.of(spec.engine)
+        shared = self.of(spec.engine)
+        if self._residents is None or not _stays(spec.engine) or spec.confined_to or spec.environment:
+            return shared
+        plain = replace(spec, shows_output=False)
+        with self._lock:
+            if plain not in self._libraries:
+                self._libraries[plain] = LibraryResident(plain, self._residents, shared)
+            return self._libraries[plain]
 
     def close(self) -> None:
-        """Kill them all.  Pools stop the servers that were forked from them."""
+        """End them all, but for residents.  Pools stop the servers that were forked from them."""
         with self._lock:
-            for zygote in self._zygotes.values():
+            for zygote in (*self._libraries.values(), *self._zygotes.values()):
                 zygote.close()
+            self._libraries.clear()
             self._zygotes.clear()
+
+
+def _stays(engine: str) -> bool:
+    """True if the engine, named by its factory, may have a resident: it is the harness's own, and uses no GPU."""
+    known = find_engine(engine)
+    return known is not None and not known.needs_gpu
 
 
 def run_to_end(channel: Channel, limit_s: float, log_tail: Callable[[], str]) -> tuple[str, str]:

@@ -26,7 +26,7 @@ from harness.errors import HarnessError, WorkerError
 from harness.model.compute_sanitizer_report import SanitizerRecord, Tool
 from harness.workers.folder import PoolFolder
 from harness.workers.fork_servers.device_server import SELF_TEST_LIMIT_S, DeviceServer
-from harness.workers.fork_servers.shared_zygotes import SharedZygote, Wrapper
+from harness.workers.sanitized.wrapped_zygote import WrappedZygote
 from harness.workers.spec import WorkerSpec
 from harness.workers.supervision import linux
 from harness.workers.worker import Worker
@@ -63,8 +63,8 @@ class SanitizerProcess:
         script = folder.path / f"sanitizer-{number}.sh"
         self._write(script, folder.path / f"sanitizer-{number}.log")
         # The GPU is chosen from the start: CUDA's injection library may open it before any worker does.
-        wrapper = Wrapper(python=str(script), environment={**environment(sanitizing.tool), **dict(spec.environment)})
-        self._zygote = SharedZygote(spec.engine, wrapper)
+        variables = {**environment(sanitizing.tool), **dict(spec.environment)}
+        self._zygote = WrappedZygote(spec.engine, str(script), variables)
         self._server = DeviceServer(spec, self._zygote, folder, number)
         self._unproven: str | None = None
         """The result of the self-test; None before it."""

@@ -14,7 +14,7 @@ import select
 import signal
 import socket
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NoReturn
 
 from harness.workers.supervision import child_status
@@ -46,14 +46,17 @@ def has_owner(control: socket.socket) -> bool:
 
 def serve_forks(control: socket.socket) -> None:
     """Fork whenever the owner asks, until the owner closes its end or is gone."""
-    _ForkLoop(control).run()
+    ForkLoop(control).run()
 
 
-class _ForkLoop:
+class ForkLoop:
     """The requests, signals and children of one fork server."""
 
-    def __init__(self, control: socket.socket) -> None:
-        self._control = control
+    def __init__(self, *controls: socket.socket) -> None:
+        self._poll = select.poll()
+        self._controls: dict[int, socket.socket] = {}
+        for control in controls:
+            self.add(control)
         self._status_fds: dict[int, int] = {}
         """Write ends of status pipes by the child's process id."""
         self._wakeup_r, self._wakeup_w = os.pipe()
@@ -66,20 +69,31 @@ class _ForkLoop:
             signal.SIGINT: signal.signal(signal.SIGINT, signal.SIG_IGN),  # Ctrl-C is the parent's to handle
         }
         signal.set_wakeup_fd(self._wakeup_w, warn_on_full_buffer=False)
+        self._poll.register(self._wakeup_r, select.POLLIN)
 
     def run(self) -> None:
-        poll = select.poll()
-        poll.register(self._control, select.POLLIN)
-        poll.register(self._wakeup_r, select.POLLIN)
-        while True:
-            events = dict(poll.poll())
-            asked = events.get(self._control.fileno(), 0)
-            if asked & select.POLLHUP:  # the parent no longer waits for queued requests
-                return
-            if self._wakeup_r in events:
-                self._reap()
-            if asked:
-                self._fork()
+        """Serve until the last owner is gone."""
+        while self._controls:
+            self._serve(dict(self._poll.poll()))
+
+    def add(self, control: socket.socket) -> None:
+        """Serve one more owner."""
+        self._controls[control.fileno()] = control
+        self._poll.register(control, select.POLLIN)
+
+    def _serve(self, events: Mapping[int, int]) -> None:
+        if self._wakeup_r in events:
+            self._reap()
+        for fd in self._controls.keys() & events.keys():
+            if events[fd] & select.POLLHUP:  # the parent no longer waits for queued requests
+                self._poll.unregister(fd)
+                self._controls.pop(fd).close()
+            else:
+                self._fork(self._controls[fd])
+
+    def _not_for_children(self) -> Iterator[socket.socket]:
+        """Yield the sockets that a child closes: a copy would hide the end of this server, a sibling or the parent."""
+        yield from self._controls.values()
 
     def _reap(self) -> None:
         """Report every child that has ended: several SIGCHLD may have arrived as one."""
@@ -97,8 +111,8 @@ class _ForkLoop:
                 child_status.report(status_fd, os.waitstatus_to_exitcode(status))
                 os.close(status_fd)
 
-    def _fork(self) -> None:
-        name, fds, _, _ = socket.recv_fds(self._control, LONGEST_NAME, MOST_FILES)
+    def _fork(self, control: socket.socket) -> None:
+        name, fds, _, _ = socket.recv_fds(control, LONGEST_NAME, MOST_FILES)
         if not fds:  # the owner closed its end after `poll` had returned
             return
         for fd in fds:
@@ -118,8 +132,8 @@ class _ForkLoop:
             signal.set_wakeup_fd(-1)  # first, for the pipe is shared: a signal of this child would wake the server
             for number, handler in self._handlers.items():
                 signal.signal(number, handler)
-            # A copy that stayed open here would hide the end of the server, of a sibling or of the parent.
-            self._control.close()
+            for inherited in self._not_for_children():
+                inherited.close()
             for fd in (self._wakeup_r, self._wakeup_w, status_fd, *self._status_fds.values()):
                 os.close(fd)
             code = imported(name)(tuple(files))

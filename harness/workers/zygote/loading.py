@@ -3,14 +3,13 @@
 The order matters: libraries read the device when they are imported, and keep what they read.
 """
 
-import gc
 import importlib
 import importlib.metadata
 import os
 import sys
 import traceback
-from collections.abc import Generator, Iterable, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
@@ -21,6 +20,7 @@ from harness.engines.triton.builds import BUILDS_VARIABLE, KEPT_TTIR_VARIABLE
 from harness.errors import CannotExecute, MissingPart, SuiteError
 from harness.execution.engine import Engine, MovableEngine
 from harness.extras import missing_dependency, remedy_for_import
+from harness.garbage import without_collections
 from harness.libraries import absence, name_of
 from harness.model.op import Op
 from harness.suite import BUILTINS, beside, load_suite
@@ -70,7 +70,7 @@ class Loaded:
 def prepare(factory: str) -> Prepared:
     """Load what depends on neither device nor libraries under test: the engine, with torch and Triton."""
     os.environ.update(ENVIRONMENT)
-    with _without_collections():
+    with without_collections():
         engine = _engine(factory)
         engine.prepare()
     return Prepared(engine=engine, server=os.getpid())
@@ -78,7 +78,7 @@ def prepare(factory: str) -> Prepared:
 
 def load(spec: WorkerSpec, prepared: Prepared) -> Loaded | ChildError:
     """Make this process ready to fork workers.  A suite or library that cannot be loaded is returned as an error."""
-    with _without_collections():
+    with without_collections():
         return _load(spec, prepared)
 
 
@@ -114,7 +114,7 @@ def emulate(spec: WorkerSpec, prepared: Prepared, modules: Iterable[str]) -> Pre
     """Emulate the device of the spec, and import modules, for servers of suites that are forked from this process."""
     engine = prepared.engine
     assert isinstance(engine, MovableEngine), "other engines have no such process"
-    with _without_collections():
+    with without_collections():
         _emulate(spec, engine)
         for module in modules:
             importlib.import_module(module)
@@ -171,23 +171,6 @@ def _jax_obstacle(ops: tuple[Op, ...]) -> str:
     except Exception as error:  # noqa: BLE001 - a library may raise anything; the message quotes it
         return f"JAX cannot be imported: {type(error).__name__}: {error}"
     return ""
-
-
-@contextmanager
-def _without_collections() -> Generator[None]:
-    """Load in the block without garbage collections, and keep what is there after it out of all later ones.
-
-    What is imported stays, so a collection while it is loaded looks at it in vain, and takes a quarter of the time.  A
-    later one would write into each object that it looks at, and so copy all pages in each child.
-    """
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        gc.freeze()
-        if was_enabled:
-            gc.enable()
 
 
 def _engine(factory: str) -> Engine:

@@ -13,18 +13,22 @@ import sys
 import tempfile
 import traceback
 import warnings
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TypeVar
 
 from harness import wire
 from harness.errors import MissingPart
+from harness.suite_files import located
 from harness.workers.protocol import ChildError, FaultKind
 from harness.workers.spec import WorkerSpec
 from harness.workers.supervision import linux
+from harness.workers.zygote import resident
 from harness.workers.zygote.fork_loop import has_owner, serve_forks
 from harness.workers.zygote.loading import Loaded, Prepared, emulate, load, prepare
-from harness.workers.zygote.orders import SharedOrders
+from harness.workers.zygote.orders import Residence, SharedOrders
+from harness.workers.zygote.process_context import EnvironmentChanges, ProcessContext
 
 T = TypeVar("T")
 
@@ -38,10 +42,19 @@ class DeviceOrders:
     """The file for stdout and stderr while suites and libraries load."""
     temporary: str
     """The pool's folder for temporary files."""
-    directory: str
-    """The parent's working directory: the zygote may have started in another one."""
+    context: ProcessContext
+    """The parent's: of it a zygote that the parent has started needs the working directory alone."""
     modules: tuple[str, ...] = ()
     """What a server imports that emulates the device for others."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LibraryOrders:
+    """Orders of the first command to a library's resident."""
+
+    spec: WorkerSpec
+    context: ProcessContext
+    residence: Residence
 
 
 class State:
@@ -49,6 +62,8 @@ class State:
 
     prepared: Prepared | ChildError | None = None
     loaded: Loaded | ChildError | None = None
+    changes: EnvironmentChanges | None = None
+    """Of a resident, and of what is forked from it; None in the processes of one command."""
 
 
 state = State()
@@ -76,10 +91,57 @@ def start_shared(fds: tuple[int, ...]) -> int:
     return 0
 
 
+def start_resident(fds: tuple[int, ...]) -> int:
+    """Load the engine, then fork for one command after another; returns the exit status."""
+    listener_fd, orders_fd, log_fd = fds
+    with os.fdopen(orders_fd, "rb") as file:
+        given = json.load(file)
+    residence = Residence(**given["residence"])
+    listener = socket.socket(fileno=listener_fd)
+    os.setsid()
+    os.chdir("/")  # the folder of a command may hold modules
+    _print_to(log_fd)
+    faulthandler.enable()
+    warnings.filterwarnings("ignore", message=".*multi-threaded.*fork", category=DeprecationWarning)
+    before, state.changes = dict(os.environ), EnvironmentChanges()
+    with resident.loading(residence):
+        state.prepared = _or_error(lambda: prepare(given["engine"]))
+        wire.warm_up()
+    state.changes.note(before)
+    return _reside(listener, residence, state.prepared, ())
+
+
+def start_library(fds: tuple[int, ...]) -> int:
+    """In a process forked from an engine's resident: load suites and libraries, then fork servers of the device."""
+    listener_fd, orders_fd = fds
+    with os.fdopen(orders_fd, "rb") as file:
+        orders = wire.from_json(file.read(), LibraryOrders)
+    prepared = state.prepared
+    assert isinstance(prepared, Prepared)
+    assert state.changes is not None
+    os.setsid()
+    state.changes.assume(orders.context)
+    before = dict(os.environ)
+    with resident.loading(orders.residence):
+        state.prepared = replace(prepared, server=os.getpid())
+        state.loaded = _or_error(lambda: load(orders.spec, prepared))
+    state.changes.note(before)
+    suites = (Path(located(suite, Path(orders.spec.project))) for suite in orders.spec.suites)
+    return _reside(socket.socket(fileno=listener_fd), orders.residence, state.loaded, suites)
+
+
+def _reside(listener: socket.socket, residence: Residence, loaded: object, files: Iterable[Path]) -> int:
+    """Serve as a resident.  One that could load nothing serves those alone who wait for it: they report why."""
+    loop = resident.ResidentLoop(listener, residence, resident.stamps(files))
+    if isinstance(loaded, ChildError):
+        loop.close_after_waiting()
+    loop.run()
+    return 0
+
+
 def start_emulator(fds: tuple[int, ...]) -> int:
     """Emulate the device and import modules, then fork device servers until the parent is gone."""
-    control, orders = _received(fds, DeviceOrders)
-    os.setsid()
+    control, orders = _begun(fds)
     if isinstance(prepared := state.prepared, Prepared):
         linux.die_with(prepared.server)
         _print_to(_opened(orders.log))
@@ -93,9 +155,16 @@ def start_emulator(fds: tuple[int, ...]) -> int:
 
 def start_device(fds: tuple[int, ...]) -> int:
     """Emulate the device unless the process does, load suites and libraries, then fork workers."""
-    control, orders = _received(fds, DeviceOrders)
-    os.setsid()
+    control, orders = _begun(fds)
     match state.prepared:
+        case Prepared(server=server) if isinstance(state.loaded, Loaded):  # by a library's resident
+            linux.die_with(server)
+            _settle(orders)
+            state.loaded = replace(state.loaded, spec=orders.spec, server=os.getpid())
+            _print_to(_opened(orders.log))
+            linux.outlive_parent()
+        case Prepared() if state.loaded is not None:
+            _settle(orders)
         case Prepared() as prepared:
             linux.die_with(prepared.server)
             _print_to(_opened(orders.log))
@@ -120,19 +189,29 @@ def _load(orders: DeviceOrders, prepared: Prepared) -> Loaded | ChildError:
 
 def _emulated(orders: DeviceOrders, prepared: Prepared) -> Prepared:
     _settle(orders)
-    return emulate(orders.spec, prepared, orders.modules)
+    before = dict(os.environ)
+    emulating = emulate(orders.spec, prepared, orders.modules)
+    if state.changes is not None:
+        state.changes.note(before)
+    return emulating
 
 
 def _settle(orders: DeviceOrders) -> None:
-    os.chdir(orders.directory)
+    if state.changes is None:
+        os.chdir(orders.context.directory)
+    else:
+        state.changes.assume(orders.context)
     os.environ["TMPDIR"] = orders.temporary
     tempfile.tempdir = None  # the zygote's, if anything has asked for it there
 
 
-def _received(fds: tuple[int, ...], kind: type[T]) -> tuple[socket.socket, T]:
+def _begun(fds: tuple[int, ...]) -> tuple[socket.socket, DeviceOrders]:
+    """Return the control socket and the orders of a server that begins."""
     control_fd, orders_fd = fds
     with os.fdopen(orders_fd, "rb") as file:
-        return socket.socket(fileno=control_fd), wire.from_json(file.read(), kind)
+        orders = wire.from_json(file.read(), DeviceOrders)
+    os.setsid()
+    return socket.socket(fileno=control_fd), orders
 
 
 def _or_error(load_it: Callable[[], T]) -> T | ChildError:

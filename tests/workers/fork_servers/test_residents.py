@@ -1,0 +1,161 @@
+"""Residents outlive the pools that use them, and end when nobody needs them or their files have changed."""
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import psutil
+import pytest
+
+from harness.errors import LibraryError
+from harness.model.run import Completed
+from harness.settings import Settings
+from harness.workers.fork_servers import shared_zygotes
+from harness.workers.fork_servers.residents import Residents, found_residents, residents_folder
+from harness.workers.fork_servers.shared_zygotes import SharedZygotes
+from harness.workers.pool import Pool, PoolOptions
+from tests.workers.setting import DEADLINE_S, case, specs
+from tests.workers.zygote.test_loading import library, suite
+
+COUNTS_IMPORTS = "import os; os.write(os.open(os.environ['MISCHIEF_FOLDER'] + '/imports', 1 | 64 | 1024), b'x')"
+FEWER_RIGHTS = """
+import ctypes, socket, sys
+ctypes.CDLL(None).prctl(38, 1, 0, 0, 0)  # PR_SET_NO_NEW_PRIVS
+connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+connection.connect(sys.argv[1])
+print(connection.recv(16))
+"""
+
+RunOne = Callable[..., float]
+
+
+@pytest.fixture
+def runtime(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A folder of residents, which are ended after the test.  Its name is short, since that of a socket must be."""
+    monkeypatch.setattr(shared_zygotes, "_stays", lambda _: True)
+    with TemporaryDirectory() as folder:
+        made = residents_folder(Path(folder))
+        assert made is not None
+        yield made
+        end(made)
+
+
+def run(scratch: Path, residents: Residents, suites: str, op: str = "one", **changes: object) -> float:
+    """Run one case as a command of its own would, and return the result of its op."""
+    with (
+        closing(SharedZygotes(residents)) as zygotes,
+        Pool(specs(scratch, suites=(suites,), **changes), 1, DEADLINE_S, PoolOptions(shared_zygotes=zygotes)) as opened,
+    ):
+        made = opened.run(case(op, suite=suites))
+        assert made.ending == Completed()
+        return made.seconds["result"]
+
+
+def pids(runtime: Path) -> list[int]:
+    """The residents that are ready."""
+    return [found.pid for found in found_residents(runtime) if found.pid is not None]
+
+
+def end(runtime: Path) -> None:
+    for pid in pids(runtime):
+        os.kill(pid, signal.SIGKILL)
+
+
+def test_the_next_command_finds_the_library_imported(scratch: Path, folder: Path, runtime: Path) -> None:
+    residents = Residents(runtime, DEADLINE_S)
+    paths = (library(folder, COUNTS_IMPORTS + "; server = os.getpid()"),)
+    file = suite(folder, "import kernels_under_test as k; rows = k.server")
+    first, second = (run(scratch, residents, file, library_paths=paths) for _ in range(2))
+    assert first == second
+    assert (folder / "imports").read_text(encoding="ascii") == "x"
+    assert len(pids(runtime)) == 2  # of the engine, and of the library
+    assert first in pids(runtime)
+
+
+def test_a_changed_library_is_imported_again(scratch: Path, folder: Path, runtime: Path) -> None:
+    residents = Residents(runtime, DEADLINE_S)
+    paths = (library(folder, "number = 1"),)
+    file = suite(folder, "import kernels_under_test as k; rows = k.number")
+    assert run(scratch, residents, file, library_paths=paths) == 1
+    before = pids(runtime)
+    Path(paths[0], "kernels_under_test.py").write_text("number = 23", encoding="utf-8")
+    assert run(scratch, residents, file, library_paths=paths) == 23
+    assert len(set(before) & set(pids(runtime))) == 1  # that of the engine stays
+
+
+def test_a_changed_suite_is_loaded_again(scratch: Path, folder: Path, runtime: Path) -> None:
+    residents = Residents(runtime, DEADLINE_S)
+    for number in (1, 23):
+        assert run(scratch, residents, suite(folder, f"rows = {number}")) == number
+
+
+def test_each_command_has_its_own_variables_folder_and_mask(
+    scratch: Path, folder: Path, runtime: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    residents = Residents(runtime, DEADLINE_S)
+    file = suite(folder, "import os; mask = os.umask(0); rows = mask * 1000 + int(os.environ.get('COLUMNS', '0'))")
+    found: list[float] = []
+    for columns, mask in (("40", 0o022), ("50", 0o077)):
+        monkeypatch.setenv("COLUMNS", columns)
+        before = os.umask(mask)
+        found.append(run(scratch, residents, file))
+        os.umask(before)
+    assert found == [18_040, 63_050]
+    assert len(pids(runtime)) == 2
+    monkeypatch.setenv("LIBRARY_READS_ME", "1")
+    run(scratch, residents, file)
+    assert len(pids(runtime)) == 4  # what a library may read at its import makes another resident
+
+
+def test_a_pool_goes_on_when_its_residents_are_killed(scratch: Path, folder: Path, runtime: Path) -> None:
+    residents = Residents(runtime, DEADLINE_S)
+    file = suite(folder, "rows = 7")
+    zygotes = SharedZygotes(residents)
+    options = PoolOptions(shared_zygotes=zygotes)
+    with closing(zygotes), Pool(specs(scratch, suites=(file,)), 1, DEADLINE_S, options) as opened:
+        assert opened.run(case("one", suite=file)).ending == Completed()
+        end(runtime)
+        assert opened.run_alone(case("one", suite=file)).ending == Completed()
+
+
+def test_a_library_that_fails_is_reported_and_has_no_resident(scratch: Path, folder: Path, runtime: Path) -> None:
+    paths = (library(folder, "1 / 0"),)
+    file = suite(folder, "import kernels_under_test as k")
+    with pytest.raises(LibraryError, match="ZeroDivisionError"):
+        run(scratch, Residents(runtime, DEADLINE_S), file, library_paths=paths)
+    assert len(pids(runtime)) == 1  # of the engine
+
+
+def test_an_unused_resident_ends_by_itself(runtime: Path) -> None:
+    connection = Residents(runtime, 0.1).of_engine("tests.workers.engines:Calling")
+    assert connection.recv(16)
+    (resident,) = map(psutil.Process, pids(runtime))
+    connection.close()
+    resident.wait(DEADLINE_S)
+    assert [path.name for path in runtime.iterdir()] == ["lock"]
+
+
+def test_a_process_with_fewer_rights_is_turned_down(runtime: Path) -> None:
+    with Residents(runtime, DEADLINE_S).of_engine("tests.workers.engines:Calling") as connection:
+        assert connection.recv(16)
+        (path,) = runtime.glob("*.sock")
+        child = subprocess.run([sys.executable, "-c", FEWER_RIGHTS, str(path)], capture_output=True, check=True)
+        assert child.stdout == b"b''\n"
+
+
+def test_a_folder_that_is_a_link_holds_no_residents(tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "kernel-harness-residents").symlink_to(tmp_path / "elsewhere")
+    assert residents_folder(tmp_path) is None
+
+
+@pytest.mark.parametrize(
+    ("variables", "minutes"), [({}, 10.0), ({"CI": "true"}, 0.0), ({"CI": "1", "HARNESS_RESIDENT_MINUTES": "3"}, 3.0)]
+)
+def test_ci_leaves_no_resident_unless_it_asks_for_one(variables: dict[str, str], minutes: float) -> None:
+    assert Settings.from_environment(variables).resident_minutes == minutes
