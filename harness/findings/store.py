@@ -253,9 +253,12 @@ def _cases(path: Path) -> tuple[Case, ...]:
         raise ReplayError(f"{path}: {error}") from None
 
 
-def rank(finding: Finding) -> tuple[bool, int, str]:
-    """Return the sort key of findings with one signature: confirmed ones first, then by the size of the case."""
-    return not finding.confirmed, prod(finding.case.dims.values()), finding.id
+def rank(finding: Finding) -> tuple[bool, int, str, str]:
+    """Return the sort key of findings with one signature: confirmed ones first, then by the size of the case.
+
+    Among cases of one size the content decides, so that several machines keep the same in any order.
+    """
+    return not finding.confirmed, prod(finding.case.dims.values()), finding.id, finding.case.digest
 
 
 def _merged(same: tuple[Stored, ...]) -> Stored:

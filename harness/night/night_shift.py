@@ -12,6 +12,7 @@ from harness.documents.night_log import ChunkTried, RunEnded, sighting_of
 from harness.documents.night_unit import NightUnit
 from harness.engines.cuda.gpus.assignment import IN_QUARANTINE
 from harness.errors import HarnessError, StoreError
+from harness.findings import store
 from harness.findings.versions import versions
 from harness.fleet.chunk_plan import chunk_of_block
 from harness.fleet.event_stream import CaseCount, event_in
@@ -146,7 +147,7 @@ class NightShift:
         """The first error of the disk."""
         self.tried: list[ChunkTried] = []
         self.findings: dict[str, Finding] = {}
-        """The bugs that this run saw, by id."""
+        """The bugs that this run saw, by id, each with the smallest case so far."""
         self._counts: dict[str, int] = {}
         """Cases so far of chunks that run, by their ids."""
 
@@ -234,18 +235,24 @@ class NightShift:
     def _see(self, finding: Finding, planned: PlannedChunk) -> None:
         """Log a finding, as it is now, if more is known of it than before."""
         key = (planned.unit.search.name, planned.unit.device.slug, finding.id)
-        known = (finding.confirmation, finding.repeats, finding.severity, finding.symptoms)
+        known = (finding.case.digest, finding.confirmation, finding.repeats, finding.severity, finding.symptoms)
         if self._told.get(key) == known:
             return
         if finding.id not in self.findings:
             self._say(f"seen: {finding.severity}, {finding.fail.signature} ({planned.unit.search.name})")
         self._told[key] = known
-        self.findings[finding.id] = finding
         unit = planned.unit
         sighting = sighting_of(
             finding, search=unit.search.name, op=unit.op.id, device=unit.device.slug, release=unit.search.release
         )
         self._attempt(lambda: self._log.write(sighting))
+        best = min(finding, self.findings.get(finding.id, finding), key=store.rank)
+        self.findings[finding.id] = best
+        self._keep(finding)
+        if best is not finding:  # chunks end in any order, and the memory's finding is the one that is kept last
+            self._keep(best)
+
+    def _keep(self, finding: Finding) -> None:
         self._attempt(lambda: keep_finding(finding, self._memory, self._text_of(finding), versions()))
 
     def _take(self, done: Done) -> None:

@@ -12,6 +12,8 @@ from harness.night.night_memory import RunLog, keep_finding
 from tests.findings.test_recorded_cases import FINDING
 
 CONFIRMED = replace(FINDING, confirmed=True)
+OTHER_CASE = replace(CONFIRMED, case=replace(CONFIRMED.case, seed=CONFIRMED.case.seed + 1))
+"""The same bug in another case, which is as small."""
 OP = CONFIRMED.case.op
 DEVICE = CONFIRMED.case.device.slug
 

@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from harness.model.case import Case
 from harness.night import night_memory
 from harness.night.bug_history import BugState
-from tests.night.nights import CONFIRMED, Nights, files_of
+from tests.night.nights import CONFIRMED, OTHER_CASE, Nights, files_of
 
 
 @pytest.fixture
@@ -60,6 +61,18 @@ def test_memories_of_machines_are_one_in_any_order(tmp_path: Path) -> None:
         merged[target] = sorted(run.number for run in memory.runs)
         assert memory.findings == {CONFIRMED.id: replace(CONFIRMED, cases=memory.findings[CONFIRMED.id].cases)}
     assert len({*map(tuple, merged.values())}) == 1
+
+
+def test_of_cases_of_one_size_each_order_keeps_the_same(tmp_path: Path) -> None:
+    one, other = Nights(folder=tmp_path / "one"), Nights(folder=tmp_path / "other")
+    one.run("1", sees=CONFIRMED)
+    other.run("1", sees=OTHER_CASE)
+    kept = list[Case]()
+    for order in ((one, other), (other, one)):
+        target = tmp_path / f"{order[0].folder.name}-first"
+        night_memory.merge(target, [machine.folder for machine in order])
+        kept.append(night_memory.read(target).findings[CONFIRMED.id].case)
+    assert kept[0] == kept[1]
 
 
 def test_a_merge_repairs_what_was_cut_off(tmp_path: Path) -> None:

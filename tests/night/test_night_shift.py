@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import cycle, permutations
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,8 @@ from harness.engines.cuda.gpus.assignment import IN_QUARANTINE
 from harness.fleet.event_stream import EventStream
 from harness.fleet.ray_cluster import Done
 from harness.fleet.shards import Shard
+from harness.model.case import Case
+from harness.model.finding import Finding
 from harness.night import night_memory
 from harness.night.bug_history import history_of
 from harness.night.night_memory import RunLog
@@ -22,7 +25,7 @@ from harness.search.campaign_plan import CaseBudget
 from harness.search.options import Options
 from harness.suite import load_suite
 from tests.cli.fake_engine import suite_of
-from tests.night.nights import CONFIRMED
+from tests.night.nights import CONFIRMED, OTHER_CASE
 from tests.reports.samples import REPORT
 
 SICK = f"NVIDIA H200 (GPU-1, 132 SMs) {IN_QUARANTINE} for this session: Xid 79"
@@ -30,10 +33,11 @@ BUDGET = NightBudget(cases=16, deadline=None, block=8)
 
 
 class ToldMachine:
-    """A machine whose chunks tell a finding and a sick GPU; every second chunk has no result."""
+    """A machine whose chunks tell a finding each, and a sick GPU; every second chunk has no result."""
 
-    def __init__(self) -> None:
-        self._waiting: list[Chunk] = []
+    def __init__(self, *findings: Finding) -> None:
+        self._findings = cycle(findings or (CONFIRMED,))
+        self._waiting: list[tuple[Chunk, Finding]] = []
         self._lines: list[tuple[str, str]] = []
 
     @property
@@ -42,16 +46,17 @@ class ToldMachine:
 
     def submit(self, chunk: Chunk, unit: PromisingUnit) -> None:
         del unit
-        self._waiting.append(chunk)
+        finding = next(self._findings)
+        self._waiting.append((chunk, finding))
         stream = EventStream(lambda line: self._lines.append((chunk.id, line)))
-        stream.found(CONFIRMED)
+        stream.found(finding)
         stream.notice(SICK)
         stream.notice("installing something")
 
     def ended(self) -> Iterator[Done]:
-        chunk = self._waiting.pop(0)
+        chunk, finding = self._waiting.pop(0)
         if chunk.number % 2:
-            yield Done(chunk=chunk, report=ChunkReport(chunk=chunk, report=replace(REPORT, findings=(CONFIRMED,))))
+            yield Done(chunk=chunk, report=ChunkReport(chunk=chunk, report=replace(REPORT, findings=(finding,))))
         else:
             yield Done(chunk=chunk, failure="it died " + "again and " * 100)
 
@@ -90,6 +95,21 @@ def test_a_night_writes_down_bugs_failures_and_sick_gpus(search: NightSearch, tm
     assert [bool(chunk.failure) for chunk in run.tried] == [False, True]
     assert max(len(chunk.failure) for chunk in run.tried) <= 300
     assert [sighting.finding for sighting in run.seen] == [CONFIRMED.id]
+
+
+def test_the_smallest_case_is_kept_whichever_chunk_tells_it_last(search: NightSearch, tmp_path: Path) -> None:
+    larger = replace(CONFIRMED, case=replace(CONFIRMED.case, dims={**CONFIRMED.case.dims, "T": 4096}))
+    budget = replace(BUDGET, cases=24)
+    kept = list[Case]()
+    for number, told in enumerate(permutations((CONFIRMED, OTHER_CASE, larger))):
+        memory = tmp_path / f"{number}"
+        units = units_in_order(search, history_of(night_memory.read(memory)))
+        shift = NightShift(ToldMachine(*told), RunLog(memory, "1"), lambda _: "text", lambda _: None)
+        shift.run(planned_chunks([units], budget, Shard(number=1, count=1), "night"), budget, 1, lambda: None)
+        assert len(shift.tried) == len(told)
+        kept.append(night_memory.read(memory).findings[CONFIRMED.id].case)
+    assert kept == [kept[0]] * len(kept)
+    assert kept[0].dims == CONFIRMED.case.dims
 
 
 def test_searches_have_turns_by_their_shares(search: NightSearch) -> None:
