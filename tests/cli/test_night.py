@@ -159,7 +159,7 @@ def test_a_wrong_setting_is_an_error_of_one_line(project: Project, settings: str
 
 def test_a_full_disk_loses_nothing_that_was_printed(project: Project, small_disk: Path) -> None:
     memory = small_disk / "nights"
-    process = project.start("night", "--cases", "400", "--memory", str(memory))
+    process = project.start("night", "--cases", "96", "--memory", str(memory))
     assert process.stderr is not None
     text = process.stderr.readline() + process.stderr.readline()  # the plan, and the first failure
     fill(small_disk / "filling")
