@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from harness.engines.ptx.ptx_kernel import (
     Address,
+    Immediate,
     Negated,
     Operand,
     Pair,
@@ -51,6 +52,10 @@ WITHOUT_RESULT = frozenset(
 """Roots of instructions that write no register."""
 _BLOCKING_BARRIERS = frozenset({"sync", "red", "wait"})
 
+_EXCHANGES = frozenset({"shfl", "vote", "match", "redux", "elect"})
+"""Roots of instructions whose last operand is the mask of the threads that take part."""
+_ALL_MEMBERS = 0xFFFFFFFF
+
 
 def is_blocking(instruction: PtxInstruction) -> bool:
     """Return True for an instruction at which threads may have to wait for others."""
@@ -62,6 +67,14 @@ def is_blocking(instruction: PtxInstruction) -> bool:
             return "try_wait" in words
         case _:
             return False
+
+
+def needs_whole_warp(instruction: PtxInstruction) -> bool:
+    """Return True for an instruction that exchanges values among all 32 threads of a warp."""
+    if instruction.root not in _EXCHANGES or "sync" not in instruction.words:
+        return False
+    members = instruction.operands[-1]
+    return isinstance(members, Immediate) and members.value & _ALL_MEMBERS == _ALL_MEMBERS
 
 
 def is_jump(instruction: PtxInstruction) -> bool:

@@ -1,8 +1,9 @@
 """Runs a wave: threads that stand at the same instruction execute it together.
 
 Threads run until they branch, wait or end.  The group that stands first in the text runs next, so that diverged threads
-meet again.  Every few steps the group that has waited longest runs instead: a loop that waits for another thread must
-not keep that thread from running.
+meet again.  Threads before an instruction that a whole warp executes, such as a shuffle, stay until the others of their
+warp are there: the end of a loop may stand before its body.  Every few steps the group that has waited longest runs
+instead: a loop that waits for another thread must not keep that thread from running.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -14,7 +15,15 @@ import numpy as np
 
 from harness.engines.ptx.barrier_effects import Blocking, blocking_effect, is_retried
 from harness.engines.ptx.copies import copy_effect
-from harness.engines.ptx.flow import BasicBlock, blocks_of, is_blocking, is_jump, register_file, target_blocks
+from harness.engines.ptx.flow import (
+    BasicBlock,
+    blocks_of,
+    is_blocking,
+    is_jump,
+    needs_whole_warp,
+    register_file,
+    target_blocks,
+)
 from harness.engines.ptx.lane_accesses import access_effect, report
 from harness.engines.ptx.lanes import lane_effect
 from harness.engines.ptx.matrices import matrix_effect
@@ -38,6 +47,9 @@ NO_EFFECT = ptx_instructions.NO_EFFECT - {"bar", "barrier"} | {"applypriority", 
 """Roots of instructions that change no register here, and order what is in order already."""
 FAIR_STEPS = 8
 """Every this many steps the group that has waited longest runs."""
+
+WARP = 32
+NO_LIMIT = np.iinfo(np.int32).max
 
 INTERPRETED = NativePolicy(ExecutorMode.NUMPY)
 
@@ -73,6 +85,10 @@ class PreparedKernel:
         self._native = NativeRuns(rows=self.rows, is_live=self._may_be_live, policy=policy)
         blocks, number_of = blocks_of(kernel)
         self.blocks = [self._block(block, number_of) for block in blocks]
+        self.needs_whole_warps = np.array(
+            [any(map(needs_whole_warp, kernel.instructions[block.first : block.end])) for block in blocks]
+        )
+        """For each block, whether it has an instruction that all threads of a warp execute together."""
 
     def _block(self, part: BasicBlock, number_of: Mapping[int, int]) -> _Block:
         instructions = self.kernel.instructions[part.first : part.end]
@@ -228,10 +244,21 @@ class WaveRunner:
             if running.all() and (first == first[0]).all():
                 together = int(first[0])
                 continue
+            running = self._without_held(running)
             number = self._chosen(running)
             if self._polls():
                 return None
             self._step(number, running)
+
+    def _without_held(self, running: Array) -> Array:
+        """Leave out threads whose block needs a whole warp, while others of their warp run elsewhere."""
+        needing = running & self._prepared.needs_whole_warps[self._at]
+        if not needing.any():
+            return running
+        first = np.where(running, self._at, NO_LIMIT).reshape(-1, WARP).min(axis=1)
+        last = np.where(running, self._at, -1).reshape(-1, WARP).max(axis=1)
+        free = running & ~(needing & np.repeat(first < last, WARP))
+        return free if free.any() else running
 
     def _chosen(self, running: Array) -> int:
         self._count_step()
