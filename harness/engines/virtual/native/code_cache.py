@@ -2,16 +2,20 @@
 
 import hashlib
 import json
+import struct
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
 from harness import wire
 from harness.engines.ttir import axis_claims, wide_accesses
-from harness.engines.virtual.native.llvm_jit import Host
+from harness.engines.virtual.native.llvm_jit import Effort, Host
 from harness.engines.virtual.native.lowering import ReportedLoad, Target
 
 SUFFIX = ".native"
+SECONDS_SUFFIX = ".seconds"
+_SECONDS = struct.Struct("<d")
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +25,7 @@ class Compiled:
     image: bytes
     arena_bytes: int
     sites: tuple[ReportedLoad, ...]
+    effort: Effort = Effort.MOST
 
 
 @cache
@@ -63,7 +68,8 @@ class Store:
             return None
         head, _, image = content.partition(b"\n")
         facts = json.loads(head)
-        return Compiled(image, facts["arena_bytes"], tuple(ReportedLoad(*site) for site in facts["sites"]))
+        sites = tuple(ReportedLoad(*site) for site in facts["sites"])
+        return Compiled(image, facts["arena_bytes"], sites, Effort(facts["effort"]))
 
     def keep(self, name: str, compiled: Compiled) -> None:
         """Write the code, whole or not at all: other processes read it."""
@@ -73,6 +79,34 @@ class Store:
         facts = {
             "arena_bytes": compiled.arena_bytes,
             "sites": [(site.operation, site.argument) for site in compiled.sites],
+            "effort": compiled.effort,
         }
         contents = json.dumps(facts).encode(), b"\n", compiled.image
         wire.write_bytes(contents, self._folder / f"{name}{SUFFIX}")
+        with suppress(FileNotFoundError):
+            self._seconds_file(name).unlink()
+
+    # --- time without code ---
+
+    def machine_seconds(self, name: str) -> float:
+        """Return the time that the machine has spent on the code's launches, in all processes so far."""
+        if self._folder is None:
+            return 0.0
+        try:
+            content = self._seconds_file(name).read_bytes()
+        except FileNotFoundError:
+            return 0.0
+        whole = len(content) // _SECONDS.size * _SECONDS.size
+        return sum(seconds for (seconds,) in _SECONDS.iter_unpack(content[:whole]))
+
+    def add_machine_seconds(self, name: str, seconds: float) -> None:
+        """Add time that the machine spent on a launch: the next process need not spend it again to compile the code."""
+        if self._folder is None:
+            return
+        self._folder.mkdir(parents=True, exist_ok=True)
+        with self._seconds_file(name).open("ab", buffering=0) as file:  # one write, whole, at the end of the file
+            file.write(_SECONDS.pack(seconds))
+
+    def _seconds_file(self, name: str) -> Path:
+        assert self._folder is not None
+        return self._folder / f"{name}{SECONDS_SUFFIX}"

@@ -1,10 +1,12 @@
 """Decides which launches run in native code.
 
-A kernel is compiled once the machine has spent as much time on it as compiling takes.  A background thread compiles it,
-without the GIL while LLVM works.  Until then, and for launches that native code does not support or bails out of, the
-machine executes.  A launch of a long case waits for native code.  Results are the same.
+A kernel is compiled with little effort once the machine has spent as much time on it as that takes, in this process and
+in earlier ones.  It is compiled again, with more effort, once the first code has run for as long as that takes.  A
+background thread compiles, without the GIL while LLVM works.  Until then, and for launches that native code does not
+support or bails out of, the machine executes.  A launch of a long case waits for the better code.  Results are the same.
 """
 
+import time
 from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
@@ -16,6 +18,7 @@ from typing import Protocol
 from harness.engines.ttir.ir import Module
 from harness.engines.virtual.memory.events import EventCollector
 from harness.engines.virtual.native import code_cache, kernel, llvm_jit
+from harness.engines.virtual.native.llvm_jit import Effort
 from harness.engines.virtual.native.lowering import Target, numbered
 from harness.engines.virtual.native.native_launch import (
     LoadedKernel,
@@ -29,8 +32,8 @@ from harness.errors import CannotExecute, UsageError, unknown
 from harness.model.device import vendor_of
 
 EXECUTOR_VARIABLE = "HARNESS_EXECUTOR"
-SECONDS_TO_COMPILE = 0.05
-SECONDS_PER_OPERATION = 0.0008
+SECONDS_TO_COMPILE = 0.005
+SECONDS_PER_OPERATION = {Effort.LEAST: 0.0002, Effort.USUAL: 0.0007}
 """The approximate compile time on one core of a current server."""
 
 
@@ -58,13 +61,21 @@ def executor_mode(environment: Mapping[str, str]) -> ExecutorMode:
 class _CompiledVariant:
     """One kernel with one set of tracked arguments, and the state of its compilation."""
 
-    machine_budget_s: float
-    """Time that the machine may still spend on it before it is compiled."""
+    name: str
+    """That of its code in the cache."""
+    budget_s: float
+    """Time that its launches may still take before it is compiled, or compiled with more effort."""
     code: LoadedKernel | None = None
+    effort: Effort = Effort.LEAST
+    """How well `code` is compiled."""
     declined: str = ""
     """The reason if native code does not support the kernel."""
     compilation: "Future[code_cache.Compiled] | None" = None
-    name: str = ""
+
+    def take(self, module: Module, compiled: code_cache.Compiled) -> None:
+        """Load the code that was compiled."""
+        self.code, self.effort = _load(module, compiled), compiled.effort
+        self.budget_s = _seconds_to_compile(module, Effort.USUAL)
 
 
 @dataclass(slots=True)
@@ -92,6 +103,8 @@ class NativeCode:
     choice: ExecutorMode = ExecutorMode.NUMPY
     folder: Path | None = None
     """The folder of compiled kernels; None keeps none."""
+    awaited: Effort = Effort.USUAL
+    """How well the code is compiled that a launch waits for."""
     _kernels: dict[int, _Kernel] = field(default_factory=dict[int, _Kernel])
     _scratch: NativeScratch = field(default_factory=NativeScratch)
     _pool: ThreadPoolExecutor | None = None
@@ -102,15 +115,20 @@ class NativeCode:
             return False
         target = _target(launch)
         variant = self._variant(launch, target)
-        if launch.is_long:
-            self._start_compiling(module, variant, target)
         waits = launch.is_long or self.choice is ExecutorMode.NATIVE
         code = self._finished_code(module, variant, waits=waits)
+        if waits and (code is None or variant.effort is not self.awaited):
+            self._start_compiling(module, variant, target, self.awaited)
+            code = self._finished_code(module, variant, waits=True)
         if code is None:
             return False
-        context = launch.context
+        context, began = launch.context, time.perf_counter()
         native_launch = NativeLaunch(module.kernel, binding.values, binding.arguments, context.grid)
-        return native_launch.run(code, self._scratch, context.lane_fill, events, context.entered)
+        is_clean = native_launch.run(code, self._scratch, context.lane_fill, events, context.entered)
+        variant.budget_s -= time.perf_counter() - began
+        if variant.budget_s < 0 and variant.effort is Effort.LEAST:
+            self._start_compiling(module, variant, target, Effort.USUAL)
+        return is_clean
 
     def record_machine_time(self, launch: PreparedLaunch, seconds: float) -> None:
         """Account for the machine's time; once the kernel's budget is spent, compilation starts."""
@@ -118,9 +136,13 @@ class NativeCode:
             return
         target = _target(launch)
         variant = self._variant(launch, target)
-        variant.machine_budget_s -= seconds
-        if variant.machine_budget_s < 0:
-            self._start_compiling(launch.module, variant, target)
+        if variant.code is not None or variant.declined:
+            return
+        variant.budget_s -= seconds
+        if variant.budget_s < 0:
+            self._start_compiling(launch.module, variant, target, Effort.LEAST)
+        else:
+            code_cache.Store(self.folder).add_machine_seconds(variant.name, seconds)
 
     def declined(self, launch: PreparedLaunch) -> str:
         """The reason why a launch has no native code; empty if it has, or if compilation is pending."""
@@ -134,29 +156,28 @@ class NativeCode:
         module = launch.module
         variants = self._kernels.setdefault(id(module), _Kernel(module)).variants
         if target.tracked not in variants:
-            operations = sum(1 for _ in module.kernel.body.all_operations())
-            variant = _CompiledVariant(SECONDS_TO_COMPILE + SECONDS_PER_OPERATION * operations)
-            variant.name = code_cache.key(launch.build, target, llvm_jit.host())
-            stored = code_cache.Store(self.folder).find(variant.name)
-            variants[target.tracked] = variant
-            if stored is not None:
-                variant.code = _load(module, stored)
-            elif self.choice is ExecutorMode.NATIVE:
-                self._start_compiling(module, variant, target)
+            store = code_cache.Store(self.folder)
+            name = code_cache.key(launch.build, target, llvm_jit.host())
+            budget_s = _seconds_to_compile(module, Effort.LEAST) - store.machine_seconds(name)
+            variants[target.tracked] = variant = _CompiledVariant(name, budget_s)
+            if (stored := store.find(name)) is not None:
+                variant.take(module, stored)
+            elif budget_s < 0:
+                self._start_compiling(module, variant, target, Effort.LEAST)
         return variants[target.tracked]
 
-    def _start_compiling(self, module: Module, variant: _CompiledVariant, target: Target) -> None:
-        if variant.code is not None or variant.declined or variant.compilation is not None:
+    def _start_compiling(self, module: Module, variant: _CompiledVariant, target: Target, effort: Effort) -> None:
+        if variant.declined or variant.compilation is not None:
             return
         self._pool = self._pool or ThreadPoolExecutor(1, "native code")
         # Python that exits takes no more work: the machine executes the launch of a thread that is left.
         with suppress(RuntimeError):
-            variant.compilation = self._pool.submit(_compile, module, target, variant.name, self.folder)
+            variant.compilation = self._pool.submit(_compile, module, target, effort, variant.name, self.folder)
 
     def _finished_code(self, module: Module, variant: _CompiledVariant, *, waits: bool) -> LoadedKernel | None:
         if variant.compilation is not None and (waits or variant.compilation.done()):
             try:
-                variant.code = _load(module, variant.compilation.result())
+                variant.take(module, variant.compilation.result())
             except CannotExecute as error:
                 variant.declined = error.what
             variant.compilation = None
@@ -168,13 +189,20 @@ def _target(launch: PreparedLaunch) -> Target:
     return Target(width=host.width, has_fma=host.has_fma, tracked=tracked(launch.binding.arguments), vendor=vendor)
 
 
-def _compile(module: Module, target: Target, name: str, folder: Path | None) -> code_cache.Compiled:
+def _seconds_to_compile(module: Module, effort: Effort) -> float:
+    operations = sum(1 for _ in module.kernel.body.all_operations())
+    return SECONDS_TO_COMPILE + SECONDS_PER_OPERATION[effort] * operations
+
+
+def _compile(
+    module: Module, target: Target, effort: Effort, name: str, folder: Path | None
+) -> code_cache.Compiled:
     lowered = kernel.lower(module, target)
     try:
-        image = llvm_jit.compile_object(lowered.text)
+        image = llvm_jit.compile_object(lowered.text, effort)
     except RuntimeError as error:  # llvmlite rejects our IR: the machine still can execute the launch
         raise CannotExecute(f"LLVM: {str(error).splitlines()[0]}") from error
-    compiled = code_cache.Compiled(image, lowered.arena_bytes, lowered.sites)
+    compiled = code_cache.Compiled(image, lowered.arena_bytes, lowered.sites, effort)
     code_cache.Store(folder).keep(name, compiled)
     return compiled
 

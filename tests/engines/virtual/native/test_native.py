@@ -17,7 +17,9 @@ import triton
 import triton.language as tl
 
 from harness.engines.virtual.engine_settings import EngineSettings, settings_of
+from harness.engines.virtual.native import code_cache
 from harness.engines.virtual.native.comparison import Comparison, ExecutorAgreement
+from harness.engines.virtual.native.llvm_jit import Effort
 from harness.engines.virtual.native.native_code import ExecutorMode, NativeCode, executor_mode
 from harness.errors import UsageError
 from harness.model.case import LaneFill
@@ -28,9 +30,9 @@ from tests.engines.virtual.conversions import outputs, to_integers_kernel
 Compare = Callable[[Callable[[], object]], ExecutorAgreement]
 
 
-@pytest.fixture(scope="module")
-def code(tmp_path_factory: pytest.TempPathFactory) -> NativeCode:
-    return NativeCode(ExecutorMode.NATIVE, tmp_path_factory.mktemp("native"))
+@pytest.fixture(scope="module", params=[Effort.LEAST, Effort.USUAL])
+def code(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> NativeCode:
+    return NativeCode(ExecutorMode.NATIVE, tmp_path_factory.mktemp("native"), request.param)
 
 
 @pytest.fixture
@@ -338,6 +340,43 @@ def test_a_first_launch_is_not_compiled(gpu: Gpu, tmp_path: Path) -> None:
     gpu.launches.native = NativeCode(ExecutorMode.AUTO, tmp_path / "none")
     launch_copy(torch.randn(64), torch.zeros(64))
     assert [launch.executor for launch in gpu.seen] == ["numpy"]
+
+
+def test_time_that_earlier_processes_spent_starts_the_compiler(gpu: Gpu, tmp_path: Path) -> None:
+    gpu.launches.native = NativeCode(ExecutorMode.AUTO, tmp_path)
+    launch_copy(torch.randn(64), torch.zeros(64))
+    (spent,) = tmp_path.glob("*.seconds")
+    for _ in range(40):  # processes of which none spends as much as compiling takes
+        code_cache.Store(tmp_path).add_machine_seconds(spent.stem, 0.001)
+    one_thread = ThreadPoolExecutor(1)
+    gpu.launches.native = NativeCode(ExecutorMode.AUTO, tmp_path, _pool=one_thread)
+    launch_copy(torch.randn(64), torch.zeros(64))
+    one_thread.submit(int).result()  # after the compiler
+    launch_copy(torch.randn(64), torch.zeros(64))
+    assert [launch.executor for launch in gpu.seen] == ["numpy", "numpy", "native"]
+    assert not list(tmp_path.glob("*.seconds"))
+
+
+def test_code_that_runs_long_is_compiled_with_more_effort(gpu: Gpu, tmp_path: Path) -> None:
+    gpu.launches.native = NativeCode(ExecutorMode.NATIVE, tmp_path, Effort.LEAST)
+    launch_copy(torch.randn(64), torch.zeros(64))
+    (kept,) = tmp_path.glob("*.native")
+
+    def effort() -> Effort:
+        found = code_cache.Store(tmp_path).find(kept.stem)
+        assert found is not None
+        return found.effort
+
+    assert effort() is Effort.LEAST
+    one_thread = ThreadPoolExecutor(1)
+    gpu.launches.native = NativeCode(ExecutorMode.AUTO, tmp_path, _pool=one_thread)
+    x, out = torch.randn(1 << 20), torch.zeros(1 << 20)
+    for _ in range(20):
+        launch_copy(x, out)
+    one_thread.submit(int).result()
+    launch_copy(x, out)
+    assert {launch.executor for launch in gpu.seen} == {"native"}
+    assert effort() is Effort.USUAL
 
 
 def test_an_empty_step_limit_is_the_usual_one() -> None:
