@@ -4,7 +4,7 @@ A block of pointers is a sum of un-broadcast index parts.  `base + rows[:, None]
 three small arrays until an access needs it.  The access can then see that the columns of a row are neighbours.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -102,6 +102,15 @@ def choices_of(pointers: Pointers | MixedPointers) -> tuple[tuple[Array, Pointer
     if isinstance(pointers, MixedPointers):
         return pointers.choices
     return ((np.ones((1,) * pointers.parts[0].ndim, np.bool_), pointers),)
+
+
+def split_by_argument(address: Pointers | MixedPointers, mask: Array | None) -> Iterator[tuple[Pointers, Array | None]]:
+    """Split an access into one access for each argument that its pointers lead into."""
+    if isinstance(address, Pointers):
+        yield address, mask
+        return
+    for mask_of_part, target in address.choices:
+        yield target, mask_of_part if mask is None else mask & mask_of_part
 
 
 @dataclass(frozen=True, slots=True)

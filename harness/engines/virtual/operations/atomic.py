@@ -9,11 +9,11 @@ from harness.engines.ttir.ir import Operation, Type
 from harness.engines.ttir.waiting_kernels import POLL
 from harness.engines.virtual.machine import Handler, LoopState, Machine, Value
 from harness.engines.virtual.memory.accesses import BlockAccess
-from harness.engines.virtual.memory.pointers import MixedPointers, Pointers
+from harness.engines.virtual.memory.pointers import MixedPointers, Pointers, split_by_argument
 from harness.engines.virtual.memory.rows import Rows
 from harness.engines.virtual.numbers.elements import Array, bits_of, carrier, decode, encode, rounded, unsigned
 from harness.engines.virtual.operations.arith import array
-from harness.engines.virtual.operations.memory import merge_by_argument, pointers, split_by_argument
+from harness.engines.virtual.operations.memory import merge_by_argument, pointers
 from harness.errors import CannotExecute
 
 

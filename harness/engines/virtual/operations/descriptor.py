@@ -21,11 +21,11 @@ import numpy as np
 from harness.engines.ttir.ir import Operation, Type
 from harness.engines.virtual.machine import Handler, Machine, Value
 from harness.engines.virtual.memory.accesses import BlockAccess
-from harness.engines.virtual.memory.pointers import Descriptor, MixedPointers, Pointers, choices_of
+from harness.engines.virtual.memory.pointers import Descriptor, MixedPointers, Pointers, choices_of, split_by_argument
 from harness.engines.virtual.numbers.elements import Array, carrier
 from harness.engines.virtual.operations.arith import array
 from harness.engines.virtual.operations.atomic import UPDATES, Atomic, perform
-from harness.engines.virtual.operations.memory import merge_by_argument, pointers, split_by_argument
+from harness.engines.virtual.operations.memory import merge_by_argument, pointers
 from harness.engines.virtual.operations.tile import broadcast
 from harness.errors import CannotExecute
 from harness.model.run import DESCRIPTOR_BYTES, Unaligned

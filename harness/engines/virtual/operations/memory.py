@@ -1,6 +1,6 @@
 """Loads, stores, and arithmetic and casts of pointers.  `harness.engines.virtual.memory` makes and checks accesses."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from math import prod
 
 import numpy as np
@@ -10,7 +10,7 @@ from harness.engines.virtual.machine import Handler, Machine, Value
 from harness.engines.virtual.memory.accesses import BlockAccess
 from harness.engines.virtual.memory.addresses import addresses_of
 from harness.engines.virtual.memory.events import Place
-from harness.engines.virtual.memory.pointers import MixedPointers, Pointers
+from harness.engines.virtual.memory.pointers import MixedPointers, Pointers, split_by_argument
 from harness.engines.virtual.numbers.elements import Array, carrier
 from harness.engines.virtual.operations.arith import array
 from harness.errors import CannotExecute
@@ -35,15 +35,6 @@ def add_pointer(machine: Machine, operation: Operation, frame: list[Value]) -> P
     del machine
     base, offset = (frame[slot] for slot in operation.operands)
     return pointers(base).plus(array(offset))
-
-
-def split_by_argument(address: Pointers | MixedPointers, mask: Array | None) -> Iterator[tuple[Pointers, Array | None]]:
-    """Split an access into one access for each argument that its pointers lead into."""
-    if isinstance(address, Pointers):
-        yield address, mask
-        return
-    for mask_of_part, target in address.choices:
-        yield target, mask_of_part if mask is None else mask & mask_of_part
 
 
 def merge_by_argument(address: Pointers | MixedPointers, parts: Sequence[Array]) -> Array:

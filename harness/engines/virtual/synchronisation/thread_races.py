@@ -2,7 +2,8 @@
 
 1. `may_race` reads TTIR.  Only a kernel that accesses one buffer twice in a program, and stores to it, can race.
 2. A few programs of the launch run once more, under `thread_trace`.  Only explicit barriers order accesses in this
-   trace.  Nearly all kernels have no meeting, and are done.
+   trace.  It executes what decides addresses alone, if that does not depend on what the kernel stores.  Nearly all
+   kernels have no meeting, and are done.
 3. The others are compiled to TTGIR, which shows which warp owns which element of each tile.  A meeting is a race if no
    warp takes part in both accesses, unless the compiler added a barrier.
 4. If there are such meetings, the kernel is compiled to PTX, which shows these barriers, and a last trace counts them.
@@ -14,13 +15,14 @@ shows that another of these warps stores something that depends on the load.  El
 stored.  Descriptors and atomics are left out.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import prod
 
 import numpy as np
 
+from harness.engines.ttir.address_slice import AddressSlice, address_slice
 from harness.engines.ttir.ir import Module, Operation, TtirRegion
 from harness.engines.ttir.parser import parse
 from harness.engines.ttir.reach import STORES, UNKNOWN_ORIGIN, Slots, reach_of
@@ -222,7 +224,7 @@ class ThreadRaceCheck:
         if self._has_tables:
             raise CannotExecute("a kernel that loads pointers")
         try:
-            self._trace(launch, _NO_BARRIERS, decide)
+            self._trace(launch, _NO_BARRIERS, decide, self._addresses_of(launch) or self._numbered)
         except _Undecided:
             return True
         return False
@@ -258,19 +260,42 @@ class ThreadRaceCheck:
                 f"a kernel that does not compile: {str(error).strip().partition(chr(10))[0]}"
             ) from error
 
+    @cached_property
+    def _slice(self) -> AddressSlice | None:
+        return address_slice(self.module)
+
+    def _addresses_of(self, launch: PreparedLaunch) -> Module | None:
+        """Return what decides addresses; None if that cannot be executed without the kernel's stores."""
+        if self._slice is None:
+            return None
+        loaded = self._buffers(launch, self._slice.loads)
+        stores = [operation for operation, _ in self._accesses if operation.name in STORES]
+        return None if loaded & self._buffers(launch, stores) else self._slice.module
+
+    def _buffers(self, launch: PreparedLaunch, accesses: Iterable[Operation]) -> frozenset[Buffer]:
+        origins = [self._origins[id(operation)] for operation in accesses]
+        buffers = [launch.binding.buffers_of(None if slots >= UNKNOWN_ORIGIN else slots) for slots in origins]
+        return frozenset().union(*buffers)
+
     def _races(self, launch: PreparedLaunch, points: BarrierPoints) -> _Races:
         races = _Races(self._warps)
-        self._trace(launch, points, races.judge)
+        self._trace(launch, points, races.judge, self._numbered)
         return races
 
-    def _trace(self, launch: PreparedLaunch, points: BarrierPoints, on_meeting: Callable[[int, Meeting], None]) -> None:
+    def _trace(
+        self,
+        launch: PreparedLaunch,
+        points: BarrierPoints,
+        on_meeting: Callable[[int, Meeting], None],
+        module: Module,
+    ) -> None:
         """Trace the first, the middle and the last program.  Memory afterwards holds what it held before."""
         count = launch.context.grid.programs
         programs = np.unique([0, count // 2, count - 1])
         binding = launch.bind()
         before = [(buffer, buffer.bytes.copy()) for buffer in binding.buffers if buffer.track_readers]
         try:
-            context = replace(launch.context, module=self._numbered, entered=bytearray(len(self._numbered.blocks)))
+            context = replace(launch.context, module=module, entered=bytearray(len(module.blocks)))
             trace(context, binding, programs, points, on_meeting)
         finally:
             for buffer, content in before:

@@ -5,12 +5,14 @@ of every access, and threads meet at barriers only.  So the accesses between two
 stores a cell, and another touches it for another element of its tile, the two may belong to different threads.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from harness.engines.ttir.address_slice import TOUCHED_BY_LOAD, TOUCHED_BY_STORE
 from harness.engines.ttir.ir import Module, Operation
 from harness.engines.ttir.reach import BARRIERS
 from harness.engines.virtual.binding import Binding
@@ -18,6 +20,7 @@ from harness.engines.virtual.machine import Handler, LaunchContext, Machine, Val
 from harness.engines.virtual.memory.accesses import BlockAccess, Memory
 from harness.engines.virtual.memory.arguments import Argument, Buffer
 from harness.engines.virtual.memory.events import EventCollector
+from harness.engines.virtual.memory.pointers import MixedPointers, Pointers, split_by_argument
 from harness.engines.virtual.numbers.elements import Array
 from harness.engines.virtual.synchronisation.barrier_points import BarrierPoints, line_of
 
@@ -76,12 +79,13 @@ class Epoch:
 
     def meetings(self) -> Iterator[Meeting]:
         """Yield what each access has in common with the store before it, and each load with the store after it."""
-        if len(self.accesses) < 2 or not any(access.is_store for access in self.accesses):
+        meeting = self._of_shared_buffers()
+        if not meeting:
             return
-        cells = np.concatenate(self.cells)
-        which = np.repeat(np.arange(len(self.accesses)), [len(part) for part in self.cells])
+        cells = np.concatenate([self.cells[number] for number in meeting])
+        which = np.repeat(meeting, [len(self.cells[number]) for number in meeting])
         order = np.lexsort((which, cells))
-        cells, which, at = cells[order], which[order], np.concatenate(self.at)[order]
+        cells, which, at = cells[order], which[order], np.concatenate([self.at[number] for number in meeting])[order]
         stores = np.array([access.is_store for access in self.accesses])[which]
         pairs = _pairs(cells, which, stores)
         numbers = which[pairs[:, 0]] * len(self.accesses) + which[pairs[:, 1]]
@@ -91,6 +95,13 @@ class Epoch:
             earlier, later = which[first[0]], which[second[0]]
             bytes_ = cells[first] & (1 << _BYTE_BITS) - 1
             yield Meeting(self.accesses[earlier], self.accesses[later], bytes_, at[first], at[second])
+
+    def _of_shared_buffers(self) -> list[int]:
+        """Return the numbers of the accesses to buffers that several accesses touch, one of them a store."""
+        touched = Counter(access.argument.buffer for access in self.accesses)
+        stored = {access.argument.buffer for access in self.accesses if access.is_store}
+        shared = {buffer for buffer in stored if touched[buffer] > 1}
+        return [number for number, access in enumerate(self.accesses) if access.argument.buffer in shared]
 
 
 def _pairs(cells: Array, which: Array, stores: Array) -> Array:
@@ -141,11 +152,11 @@ class EpochMemory(Memory):
         """By its address, the number of a buffer."""
 
     def load(self, access: BlockAccess, other: Array) -> Array:
-        self._keep(access, is_store=False)
+        self.touch(access, is_store=False)
         return super().load(access, other)
 
     def store(self, access: BlockAccess, values: Array) -> None:
-        self._keep(access, is_store=True)
+        self.touch(access, is_store=True)
         super().store(access, values)
 
     def barrier(self) -> None:
@@ -158,7 +169,8 @@ class EpochMemory(Memory):
         """Begin the trace of a program."""
         self._program, self._lanes, self._epoch = program, 0, Epoch()
 
-    def _keep(self, access: BlockAccess, *, is_store: bool) -> None:
+    def touch(self, access: BlockAccess, *, is_store: bool) -> None:
+        """Keep an access, without making it."""
         argument = self.arguments[access.pointers.argument]
         buffer, line = argument.buffer, line_of(access.location)
         if buffer is None or not buffer.track_readers or not line or len(access.numbers) > 1:
@@ -204,10 +216,10 @@ def trace(
 ) -> None:
     """Execute programs, each alone, and report what their accesses have in common between barriers.
 
-    The programs change memory.
+    The programs change memory, unless the kernel is an address slice.
 
     Args:
-        context: has the kernel with numbered lines.
+        context: has the kernel with numbered lines, or its address slice.
         binding: the arguments, bound for this execution alone.
         programs: the linear ids of the programs.
         points: the barriers that the compiler added; those in the kernel's text always count.
@@ -218,7 +230,8 @@ def trace(
     """
     memory = EpochMemory(binding.arguments, EventCollector(), on_meeting)
     handlers = _Barriers.of(context.module, points, memory.barrier).around(context.handlers)
-    machine = Machine(replace(context, handlers={**handlers, "tt.print": _say_nothing}), memory)
+    handlers |= {"tt.print": _say_nothing, **_TOUCHING}
+    machine = Machine(replace(context, handlers=handlers), memory)
     for at, program in enumerate(programs.tolist()):
         memory.begin(program)
         with suppress(TraceIsFull):
@@ -229,6 +242,23 @@ def trace(
 def _say_nothing(machine: Machine, operation: Operation, frame: list[Value]) -> None:
     """Print nothing: the launch itself prints."""
     del machine, operation, frame
+
+
+def _touch(machine: Machine, operation: Operation, frame: list[Value]) -> None:
+    """An access of an address slice."""
+    memory, kind = machine.memory, operation.operand_types[0]
+    pointers, *masks = (frame[slot] for slot in operation.operands)
+    mask = masks[0] if masks else None
+    assert isinstance(memory, EpochMemory)
+    assert isinstance(pointers, Pointers | MixedPointers)
+    assert isinstance(mask, np.ndarray | None)
+    for target, lanes in split_by_argument(pointers, mask):
+        active = machine.with_active(lanes, 1 + len(kind.shape))
+        access = BlockAccess(operation.location, target, kind, active, machine.numbers)
+        memory.touch(access, is_store=operation.name == TOUCHED_BY_STORE)
+
+
+_TOUCHING: Mapping[str, Handler] = {TOUCHED_BY_LOAD: _touch, TOUCHED_BY_STORE: _touch}
 
 
 @dataclass(frozen=True, slots=True)
