@@ -38,7 +38,9 @@ def address_slice(module: Module) -> AddressSlice | None:
     if any(operation.name in _UNSLICED or _has_inner_branches(operation) for operation in operations):
         return None
     needed = _needed(operations)
-    body = _Slicer(needed, {id(operation): number for number, operation in enumerate(operations, 1)}).region(kernel.body)
+    body = _Slicer(needed, {id(operation): number for number, operation in enumerate(operations, 1)}).region(
+        kernel.body
+    )
     mark_last_uses(body)
     loads = tuple(one for one in operations if one.name == "tt.load" and needed.issuperset(one.results))
     return AddressSlice(Module({kernel.name: replace(kernel, body=body)}, {}), loads)

@@ -4,7 +4,7 @@ import hashlib
 import json
 import struct
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from functools import cache
 from pathlib import Path
 
@@ -12,6 +12,7 @@ from harness import wire
 from harness.engines.ttir import axis_claims, wide_accesses
 from harness.engines.virtual.native.llvm_jit import Effort, Host
 from harness.engines.virtual.native.lowering import ReportedLoad, Target
+from harness.engines.virtual.native.product_code import ProductBlock
 
 SUFFIX = ".native"
 SECONDS_SUFFIX = ".seconds"
@@ -26,6 +27,8 @@ class Compiled:
     arena_bytes: int
     sites: tuple[ReportedLoad, ...]
     effort: Effort = Effort.MOST
+    products: tuple[ProductBlock, ...] = ()
+    """The shared code that it calls."""
 
 
 @cache
@@ -53,6 +56,11 @@ def key(build: str, target: Target, host: Host) -> str:
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:24]
 
 
+def product_key(block: ProductBlock, host: Host) -> str:
+    """The name of the code that sums products by such blocks on one CPU."""
+    return hashlib.sha256(json.dumps((*block, *astuple(host), _lowering_version())).encode()).hexdigest()[:24]
+
+
 class Store:
     """A folder of compiled kernels; with None, nothing is stored."""
 
@@ -69,7 +77,8 @@ class Store:
         head, _, image = content.partition(b"\n")
         facts = json.loads(head)
         sites = tuple(ReportedLoad(*site) for site in facts["sites"])
-        return Compiled(image, facts["arena_bytes"], sites, Effort(facts["effort"]))
+        products = tuple(ProductBlock(*block) for block in facts["products"])
+        return Compiled(image, facts["arena_bytes"], sites, Effort(facts["effort"]), products)
 
     def keep(self, name: str, compiled: Compiled) -> None:
         """Write the code, whole or not at all: other processes read it."""
@@ -80,6 +89,7 @@ class Store:
             "arena_bytes": compiled.arena_bytes,
             "sites": [(site.operation, site.argument) for site in compiled.sites],
             "effort": compiled.effort,
+            "products": compiled.products,
         }
         contents = json.dumps(facts).encode(), b"\n", compiled.image
         wire.write_bytes(contents, self._folder / f"{name}{SUFFIX}")

@@ -8,6 +8,7 @@ from harness.engines.virtual.native import access, blocks, calling_convention, c
 from harness.engines.virtual.native.calling_convention import ParameterSlot, Word
 from harness.engines.virtual.native.lane_values import LaneValues, register
 from harness.engines.virtual.native.lowering import Lower, Lowering, PreparedNames, ReportedLoad, Target
+from harness.engines.virtual.native.product_code import ProductBlock
 from harness.engines.virtual.native.rounding import resized
 from harness.engines.virtual.native.tiles import Pointer
 
@@ -32,6 +33,8 @@ class Lowered:
     arena_bytes: int
     sites: tuple[ReportedLoad, ...]
     """The loads, in the order of their counters."""
+    products: tuple[ProductBlock, ...]
+    """The shared code that it calls."""
 
 
 def lower(module: Module, target: Target) -> Lowered:
@@ -68,7 +71,8 @@ def lower(module: Module, target: Target) -> Lowered:
     code.do("ret i64 0")
     code.start(bail)
     code.do("ret i64 1")
-    return Lowered(code.text(SIGNATURE), lowering.arena.size_bytes, tuple(lowering.sites))
+    products = tuple(sorted(lowering.products))
+    return Lowered(code.text(SIGNATURE), lowering.arena.size_bytes, tuple(lowering.sites), products)
 
 
 def _word(lowering: Lowering, at: int) -> str:

@@ -3,7 +3,7 @@
 import itertools
 import resource
 import threading
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import StrEnum
@@ -105,8 +105,12 @@ def _promote_slots(module: llvm.ModuleRef, machine: llvm.TargetMachine) -> None:
 class Code:
     """A loaded object file; its code is unloaded with the last reference to this object."""
 
-    def __init__(self, image: bytes, symbol: str) -> None:
+    def __init__(self, image: bytes, symbol: str, used: Mapping[str, "Code"] | None = None) -> None:
+        """`used` is the code that it calls, by symbol."""
         library = llvm.JITLibraryBuilder().add_object_img(image).add_current_process().export_symbol(symbol)
+        self._used = dict(used or {})
+        for name, code in self._used.items():
+            library.import_symbol(name, code.address)
         with _room_for_llvm():
             self._tracker = library.link(_linker(), f"kernel {next(_NAMES)}")
         self.address: int = self._tracker[symbol]

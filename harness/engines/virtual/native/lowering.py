@@ -15,6 +15,7 @@ from harness.engines.virtual.machine import TERMINATORS
 from harness.engines.virtual.native.arith import COSTS, RULES
 from harness.engines.virtual.native.lane_values import LaneValues
 from harness.engines.virtual.native.llvm_text import Assembly, plus, times
+from harness.engines.virtual.native.product_code import ProductBlock
 from harness.engines.virtual.native.tiles import (
     Arena,
     ArenaBuffer,
@@ -98,6 +99,8 @@ class Lowering:
         self.arena = Arena()
         self.values: dict[int, Value] = {}
         self.sites: list[ReportedLoad] = []
+        self.products: set[ProductBlock] = set()
+        """The shared code that the kernel calls."""
         self.names = PreparedNames("", "", ("", "", ""), "", "", "", "", {}, "")
         self.depth = 0
         self._handlers = handlers

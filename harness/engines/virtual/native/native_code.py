@@ -27,6 +27,7 @@ from harness.engines.virtual.native.native_launch import (
     elements_match,
     tracked,
 )
+from harness.engines.virtual.native.product_code import ProductBlock, text
 from harness.engines.virtual.prepared_launch import PreparedLaunch
 from harness.errors import CannotExecute, UsageError, unknown
 from harness.model.device import vendor_of
@@ -72,11 +73,6 @@ class _CompiledVariant:
     """The reason if native code does not support the kernel."""
     compilation: "Future[code_cache.Compiled] | None" = None
 
-    def take(self, module: Module, compiled: code_cache.Compiled) -> None:
-        """Load the code that was compiled."""
-        self.code, self.effort = _load(module, compiled), compiled.effort
-        self.budget_s = _seconds_to_compile(module, Effort.USUAL)
-
 
 @dataclass(slots=True)
 class _Kernel:
@@ -106,6 +102,7 @@ class NativeCode:
     awaited: Effort = Effort.USUAL
     """How well the code is compiled that a launch waits for."""
     _kernels: dict[int, _Kernel] = field(default_factory=dict[int, _Kernel])
+    _products: dict[ProductBlock, llvm_jit.Code] = field(default_factory=dict[ProductBlock, llvm_jit.Code])
     _scratch: NativeScratch = field(default_factory=NativeScratch)
     _pool: ThreadPoolExecutor | None = None
 
@@ -161,7 +158,7 @@ class NativeCode:
             budget_s = _seconds_to_compile(module, Effort.LEAST) - store.machine_seconds(name)
             variants[target.tracked] = variant = _CompiledVariant(name, budget_s)
             if (stored := store.find(name)) is not None:
-                variant.take(module, stored)
+                self._take(module, variant, stored)
             elif budget_s < 0:
                 self._start_compiling(module, variant, target, Effort.LEAST)
         return variants[target.tracked]
@@ -177,11 +174,33 @@ class NativeCode:
     def _finished_code(self, module: Module, variant: _CompiledVariant, *, waits: bool) -> LoadedKernel | None:
         if variant.compilation is not None and (waits or variant.compilation.done()):
             try:
-                variant.take(module, variant.compilation.result())
+                self._take(module, variant, variant.compilation.result())
             except CannotExecute as error:
                 variant.declined = error.what
             variant.compilation = None
         return variant.code
+
+    def _take(self, module: Module, variant: _CompiledVariant, compiled: code_cache.Compiled) -> None:
+        """Load the code that was compiled."""
+        operations = numbered(module)
+        places = [(operations[site.operation].location, site.argument) for site in compiled.sites]
+        used = {block.symbol: self._product_code(block) for block in compiled.products}
+        code = llvm_jit.Code(compiled.image, kernel.SYMBOL, used)
+        variant.code = LoadedKernel(code, compiled.arena_bytes, places)
+        variant.effort = compiled.effort
+        variant.budget_s = _seconds_to_compile(module, Effort.USUAL)
+
+    def _product_code(self, block: ProductBlock) -> llvm_jit.Code:
+        """Return the code that sums products, compiled once for a CPU."""
+        if block not in self._products:
+            store, host = code_cache.Store(self.folder), llvm_jit.host()
+            name = code_cache.product_key(block, host)
+            compiled = store.find(name)
+            if compiled is None:
+                compiled = code_cache.Compiled(llvm_jit.compile_object(text(block, has_fma=host.has_fma)), 0, ())
+                store.keep(name, compiled)
+            self._products[block] = llvm_jit.Code(compiled.image, block.symbol)
+        return self._products[block]
 
 
 def _target(launch: PreparedLaunch) -> Target:
@@ -194,20 +213,12 @@ def _seconds_to_compile(module: Module, effort: Effort) -> float:
     return SECONDS_TO_COMPILE + SECONDS_PER_OPERATION[effort] * operations
 
 
-def _compile(
-    module: Module, target: Target, effort: Effort, name: str, folder: Path | None
-) -> code_cache.Compiled:
+def _compile(module: Module, target: Target, effort: Effort, name: str, folder: Path | None) -> code_cache.Compiled:
     lowered = kernel.lower(module, target)
     try:
         image = llvm_jit.compile_object(lowered.text, effort)
     except RuntimeError as error:  # llvmlite rejects our IR: the machine still can execute the launch
         raise CannotExecute(f"LLVM: {str(error).splitlines()[0]}") from error
-    compiled = code_cache.Compiled(image, lowered.arena_bytes, lowered.sites, effort)
+    compiled = code_cache.Compiled(image, lowered.arena_bytes, lowered.sites, effort, lowered.products)
     code_cache.Store(folder).keep(name, compiled)
     return compiled
-
-
-def _load(module: Module, compiled: code_cache.Compiled) -> LoadedKernel:
-    operations = numbered(module)
-    places = [(operations[site.operation].location, site.argument) for site in compiled.sites]
-    return LoadedKernel(llvm_jit.Code(compiled.image, kernel.SYMBOL), compiled.arena_bytes, places)
