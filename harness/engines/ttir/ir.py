@@ -7,6 +7,7 @@ Triton.
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cache
 
 from harness.model.run import Source
 
@@ -29,12 +30,7 @@ class Type:
     @property
     def bits(self) -> int:
         """Width of one element in memory; 64 for pointers and `index`, 0 if unknown."""
-        if self.element in {"ptr", "index"}:
-            return 64
-        if self.element.startswith("f8"):
-            return 8
-        digits = "".join(character for character in self.element if character.isdigit())
-        return int(digits) if digits else 0
+        return _bits(self.element)
 
     @property
     def bytes(self) -> int:
@@ -48,6 +44,16 @@ class Type:
     def __str__(self) -> str:
         inner = f"ptr<{self.pointee}>" if self.is_pointer else self.element
         return f"tensor<{'x'.join(map(str, self.shape))}x{inner}>" if self.shape else inner
+
+
+@cache
+def _bits(element: str) -> int:
+    if element in {"ptr", "index"}:
+        return 64
+    if element.startswith("f8"):
+        return 8
+    digits = "".join(character for character in element if character.isdigit())
+    return int(digits) if digits else 0
 
 
 @dataclass(slots=True)

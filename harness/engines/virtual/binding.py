@@ -2,6 +2,7 @@
 
 import struct
 from collections.abc import Callable, Collection, Iterator, Mapping
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,10 @@ from harness.engines.virtual.numbers.exact_pairs import TORCH_TYPES, ExactPair
 from harness.errors import CannotExecute
 
 ScalarFactory = Callable[[Type, Any], Value]
+
+
+_FIRST = np.zeros(1, np.int64)
+_FIRST.flags.writeable = False  # all pointers to a first element share it
 
 
 class Binding:
@@ -52,12 +57,12 @@ class Binding:
         written = reach_of(kernel).written
         self.written: list[Argument] = []
         """The arguments through which the kernel may store."""
+        for buffer in self.buffers:
+            buffer.cell_bytes = cell_bytes_of(buffer, self.arguments)
         for argument, parameter in self._by_slot:
-            if argument.buffer is not None:
-                argument.buffer.cell_bytes = cell_bytes_of(argument.buffer, self.arguments)
-                if written is None or parameter in written:
-                    argument.buffer.track_readers = True
-                    self.written.append(argument)
+            if argument.buffer is not None and (written is None or parameter in written):
+                argument.buffer.track_readers = True
+                self.written.append(argument)
 
     @property
     def buffers(self) -> tuple[Buffer, ...]:
@@ -141,7 +146,8 @@ class Binding:
         else:
             argument = self._argument(name, element_bytes, pointer)
         self.arguments.append(argument)
-        return Pointers(len(self.arguments) - 1, element_bytes, (np.full(1, first, np.int64),))
+        begin = _FIRST if not first else np.full(1, first, np.int64)
+        return Pointers(len(self.arguments) - 1, element_bytes, (begin,))
 
     def _argument_like_a_tensor(self, name: str, pointer: Any) -> tuple[Argument, int]:
         """Return the view that a library's own class of tensors describes, and the element at which its pointer begins.
@@ -183,6 +189,18 @@ class Binding:
 
 def scalar(kind: Type, number: Any) -> Array:
     """Return a number in its parameter's type, as the kernel sees it."""
+    # Zeros of both signs are equal, so floats are no keys.
+    return _integer(kind, number) if type(number) is int else _scalar(kind, number)
+
+
+@lru_cache(4096)
+def _integer(kind: Type, number: int) -> Array:
+    value = _scalar(kind, number)
+    value.flags.writeable = False  # launches share it
+    return value
+
+
+def _scalar(kind: Type, number: Any) -> Array:
     if kind.element.startswith(("f", "bf")):
         with np.errstate(over="ignore"):  # a number beyond the type's range is infinite, as in Triton's launcher
             return rounded(np.array([number], carrier(kind.element)), kind.element)

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from harness import wire
-from harness.engines.torch.torch_seam import without_dispatch_modes
+from harness.engines.torch.torch_seam import plain_torch, without_dispatch_modes
 from harness.engines.triton.builds import BUILD_SUFFIX, RESOURCES_SUFFIX
 from harness.engines.triton.driver import LaunchRequest, tensors_of
 from harness.engines.triton.foreign_arguments import foreign_arguments
@@ -239,7 +239,8 @@ class Launches:
         chosen = self._chosen()
         builds = tuple(map(self._config_build, chosen.builds))
         case.launches.append(launch_of(compiled.facts, request, chosen, scratch_bytes, builds))
-        case.memory += foreign_arguments(request, compiled.facts.module.kernel, len(case.launches) - 1)
+        with plain_torch():
+            case.memory += foreign_arguments(request, compiled.facts.module.kernel, len(case.launches) - 1)
         if self._growth is not None:
             self._growth.begin(len(case.launches) - 1)
         if scratch_bytes:

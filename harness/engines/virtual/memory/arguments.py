@@ -2,7 +2,7 @@
 
 import ctypes
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from math import prod
 
 import numpy as np
@@ -19,11 +19,14 @@ class Buffer:
         self.address = address
         self.size_bytes = size_bytes
         self.poison = poison
-        memory = (ctypes.c_uint8 * size_bytes).from_address(address)
-        self.bytes: Array = np.ctypeslib.as_array(memory)
         self.cell_bytes = 8
         self.track_readers = False
         self._typed: dict[type[np.generic], Array] = {}
+
+    @cached_property
+    def bytes(self) -> Array:
+        memory = (ctypes.c_uint8 * self.size_bytes).from_address(self.address)
+        return np.ctypeslib.as_array(memory)
 
     @cached_property
     def shadow(self) -> Shadow:
@@ -36,6 +39,27 @@ class Buffer:
             size = np.dtype(dtype).itemsize
             self._typed[dtype] = self.bytes[: self.size_bytes // size * size].view(dtype)
         return self._typed[dtype]
+
+
+# Launches have the same few shapes again and again.
+@lru_cache(4096)
+def _extent(shape: tuple[int, ...], strides: tuple[int, ...]) -> int:
+    if not prod(shape):
+        return 0
+    return 1 + sum((size - 1) * stride for size, stride in zip(shape, strides, strict=True))
+
+
+@lru_cache(4096)
+def _is_dense(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:
+    """Return True if each axis, from the narrowest stride up, begins where the axes below it end."""
+    reached = 1
+    for stride, size in sorted(
+        (stride, size) for stride, size in zip(strides, shape, strict=True) if size > 1 and stride
+    ):
+        if stride != reached:
+            return False
+        reached *= size
+    return True
 
 
 @dataclass(frozen=True)
@@ -54,12 +78,10 @@ class Argument:
     is_unknown_address: bool = False
     """The argument stands for an address that no tensor holds."""
 
-    @cached_property
+    @property
     def extent(self) -> int:
         """One more than the largest element number of the view; 0 for an empty one."""
-        if not prod(self.shape):
-            return 0
-        return 1 + sum((size - 1) * stride for size, stride in zip(self.shape, self.strides, strict=True))
+        return _extent(self.shape, self.strides)
 
     @property
     def has_still_axis(self) -> bool:
@@ -69,28 +91,12 @@ class Argument:
     @cached_property
     def covered(self) -> Array | None:
         """A mask of the elements below `extent` that belong to the view; None if all do."""
-        if not self.extent or self._is_dense:
+        if not self.extent or _is_dense(self.shape, self.strides):
             return None
         cover = np.zeros(self.extent, np.bool_)
         view = np.lib.stride_tricks.as_strided(cover, self.shape, self.strides)
         view[...] = True
         return None if cover.all() else cover
-
-    @property
-    def _is_dense(self) -> bool:
-        """True if each axis, from the narrowest stride up, begins where the axes below it end."""
-        reached = 1
-        for stride, size in self._axes:
-            if stride != reached:
-                return False
-            reached *= size
-        return True
-
-    @property
-    def _axes(self) -> list[tuple[int, int]]:
-        """(stride, size) of the axes along which elements differ, narrowest first."""
-        pairs = zip(self.strides, self.shape, strict=True)
-        return sorted((stride, size) for stride, size in pairs if size > 1 and stride)
 
     def index_of(self, element: int) -> tuple[int, ...]:
         """Return the tensor index of an element number; the number itself if it lies outside the tensor."""

@@ -64,8 +64,3 @@ def parameter_slots(kernel: Function) -> Iterator[ParameterSlot]:
         else:
             yield ParameterSlot(parameter.slot, word, None)
             word += 1
-
-
-def table_words(kernel: Function) -> int:
-    """The number of words in a kernel's table."""
-    return HEADER_WORDS + sum(len(Word) if parameter.type.is_pointer else 1 for parameter in kernel.parameters)

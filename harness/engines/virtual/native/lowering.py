@@ -99,7 +99,7 @@ class Lowering:
         self.arena = Arena()
         self.values: dict[int, Value] = {}
         self.sites: list[ReportedLoad] = []
-        self.products: set[ProductBlock] = set()
+        self.products = set[ProductBlock]()
         """The shared code that the kernel calls."""
         self.names = PreparedNames("", "", ("", "", ""), "", "", "", "", {}, "")
         self.depth = 0

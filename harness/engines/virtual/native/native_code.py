@@ -3,7 +3,8 @@
 A kernel is compiled with little effort once the machine has spent as much time on it as that takes, in this process and
 in earlier ones.  It is compiled again, with more effort, once the first code has run for as long as that takes.  A
 background thread compiles, without the GIL while LLVM works.  Until then, and for launches that native code does not
-support or bails out of, the machine executes.  A launch of a long case waits for the better code.  Results are the same.
+support or bails out of, the machine executes.  A launch of a long case waits for the better code.  Results are the
+same.
 """
 
 import time
@@ -17,7 +18,7 @@ from typing import Protocol
 
 from harness.engines.ttir.ir import Module
 from harness.engines.virtual.memory.events import EventCollector
-from harness.engines.virtual.native import code_cache, kernel, llvm_jit
+from harness.engines.virtual.native import calling_convention, code_cache, kernel, llvm_jit
 from harness.engines.virtual.native.llvm_jit import Effort
 from harness.engines.virtual.native.lowering import Target, numbered
 from harness.engines.virtual.native.native_launch import (
@@ -25,6 +26,7 @@ from harness.engines.virtual.native.native_launch import (
     NativeLaunch,
     NativeScratch,
     elements_match,
+    pointee_bytes,
     tracked,
 )
 from harness.engines.virtual.native.product_code import ProductBlock, text
@@ -77,6 +79,7 @@ class _CompiledVariant:
 @dataclass(slots=True)
 class _Kernel:
     module: Module
+    pointee_bytes: tuple[int, ...]
     variants: dict[frozenset[int], _CompiledVariant] = field(default_factory=dict[frozenset[int], _CompiledVariant])
 
 
@@ -108,7 +111,7 @@ class NativeCode:
 
     def execute(self, launch: PreparedLaunch, events: EventCollector) -> bool:
         module, binding = launch.module, launch.binding
-        if self.choice is ExecutorMode.NUMPY or not elements_match(module.kernel, binding.arguments):
+        if not self._may_execute(launch):
             return False
         target = _target(launch)
         variant = self._variant(launch, target)
@@ -120,8 +123,8 @@ class NativeCode:
         if code is None:
             return False
         context, began = launch.context, time.perf_counter()
-        native_launch = NativeLaunch(module.kernel, binding.values, binding.arguments, context.grid)
-        is_clean = native_launch.run(code, self._scratch, context.lane_fill, events, context.entered)
+        native_launch = NativeLaunch(code, binding.values, binding.arguments, context.grid)
+        is_clean = native_launch.run(self._scratch, context.lane_fill, events, context.entered)
         variant.budget_s -= time.perf_counter() - began
         if variant.budget_s < 0 and variant.effort is Effort.LEAST:
             self._start_compiling(module, variant, target, Effort.USUAL)
@@ -129,7 +132,7 @@ class NativeCode:
 
     def record_machine_time(self, launch: PreparedLaunch, seconds: float) -> None:
         """Account for the machine's time; once the kernel's budget is spent, compilation starts."""
-        if self.choice is ExecutorMode.NUMPY or not elements_match(launch.module.kernel, launch.binding.arguments):
+        if not self._may_execute(launch):
             return
         target = _target(launch)
         variant = self._variant(launch, target)
@@ -143,15 +146,25 @@ class NativeCode:
 
     def declined(self, launch: PreparedLaunch) -> str:
         """The reason why a launch has no native code; empty if it has, or if compilation is pending."""
-        if not elements_match(launch.module.kernel, launch.binding.arguments):
+        if not elements_match(self._kernel(launch.module).pointee_bytes, launch.binding.arguments):
             return "arguments in elements of other types"
         return self._variant(launch, _target(launch)).declined
+
+    def _may_execute(self, launch: PreparedLaunch) -> bool:
+        if self.choice is ExecutorMode.NUMPY:
+            return False
+        return elements_match(self._kernel(launch.module).pointee_bytes, launch.binding.arguments)
+
+    def _kernel(self, module: Module) -> _Kernel:
+        if id(module) not in self._kernels:
+            self._kernels[id(module)] = _Kernel(module, pointee_bytes(module.kernel))
+        return self._kernels[id(module)]
 
     # --- compiling ---
 
     def _variant(self, launch: PreparedLaunch, target: Target) -> _CompiledVariant:
         module = launch.module
-        variants = self._kernels.setdefault(id(module), _Kernel(module)).variants
+        variants = self._kernel(module).variants
         if target.tracked not in variants:
             store = code_cache.Store(self.folder)
             name = code_cache.key(launch.build, target, llvm_jit.host())
@@ -186,7 +199,8 @@ class NativeCode:
         places = [(operations[site.operation].location, site.argument) for site in compiled.sites]
         used = {block.symbol: self._product_code(block) for block in compiled.products}
         code = llvm_jit.Code(compiled.image, kernel.SYMBOL, used)
-        variant.code = LoadedKernel(code, compiled.arena_bytes, places)
+        slots = tuple(calling_convention.parameter_slots(module.kernel))
+        variant.code = LoadedKernel(code, compiled.arena_bytes, places, slots)
         variant.effort = compiled.effort
         variant.budget_s = _seconds_to_compile(module, Effort.USUAL)
 

@@ -16,7 +16,7 @@ from harness.engines.virtual.machine import Value
 from harness.engines.virtual.memory.arguments import Argument, Buffer
 from harness.engines.virtual.memory.events import EventCollector, Place
 from harness.engines.virtual.native import calling_convention
-from harness.engines.virtual.native.calling_convention import Word
+from harness.engines.virtual.native.calling_convention import ParameterSlot, Word
 from harness.engines.virtual.native.llvm_jit import Code
 from harness.engines.virtual.numbers.elements import Array
 from harness.engines.virtual.operations.memory import ODD_FILL
@@ -32,22 +32,28 @@ class LoadedKernel:
     code: Code
     arena_bytes: int
     places: Sequence[Place]
+    slots: tuple[ParameterSlot, ...]
 
 
-def elements_match(kernel: Function, arguments: Sequence[Argument]) -> bool:
+def pointee_bytes(kernel: Function) -> tuple[int, ...]:
+    """Return the sizes of the elements that a kernel's pointer parameters lead to; 0 if unknown."""
+    kinds = (parameter.type.pointee for parameter in kernel.parameters if parameter.type.is_pointer)
+    return tuple(0 if kind is None else kind.bytes for kind in kinds)
+
+
+def elements_match(sizes_in_kernel: Sequence[int], arguments: Sequence[Argument]) -> bool:
     """Return True if the kernel uses all arguments in elements of their own size, at aligned addresses.
 
     A cell of the shadow is then one element.
     """
-    kinds = [parameter.type.pointee for parameter in kernel.parameters if parameter.type.is_pointer]
     sizes: dict[int, int] = {}
-    if len(kinds) != len(arguments):
+    if len(sizes_in_kernel) != len(arguments):
         return False
-    for argument, kind in zip(arguments, kinds, strict=True):
+    for argument, size_in_kernel in zip(arguments, sizes_in_kernel, strict=True):
         if argument.buffer is None:
             continue
         size = argument.element_bytes
-        if kind is None or kind.bytes != size or argument.first_byte % size:
+        if size_in_kernel != size or argument.first_byte % size:
             return False
         if sizes.setdefault(argument.buffer.address, size) != size:
             return False
@@ -59,6 +65,9 @@ def tracked(arguments: Sequence[Argument]) -> frozenset[int]:
     return frozenset(
         number for number, argument in enumerate(arguments) if argument.buffer and argument.buffer.track_readers
     )
+
+
+_NULL = (0,) * len(Word)
 
 
 class NativeScratch:
@@ -87,24 +96,24 @@ class NativeLaunch:
     """One launch, bound to its arguments."""
 
     def __init__(
-        self, kernel: Function, values: Sequence[Value], arguments: Sequence[Argument], grid: LaunchGrid
+        self, kernel: LoadedKernel, values: Sequence[Value], arguments: Sequence[Argument], grid: LaunchGrid
     ) -> None:
+        self._kernel = kernel
         self._arguments = arguments
         self._grid = grid
         self._shadows: dict[int, Array] = {}
         self._saved: list[tuple[Buffer, Array]] = []
-        self._words = np.zeros(calling_convention.table_words(kernel), np.int64)
-        self._words[0:3] = (grid.x, grid.y, grid.z)
-        for entry, value in zip(calling_convention.parameter_slots(kernel), values, strict=True):
+        words = [grid.x, grid.y, grid.z, *(0,) * (calling_convention.HEADER_WORDS - 3)]
+        for entry, value in zip(kernel.slots, values, strict=True):
             if entry.argument is not None:
-                self._words[entry.first_word : entry.first_word + len(Word)] = self._pointer(entry.argument)
+                words += self._pointer(entry.argument)
             else:
                 assert isinstance(value, np.ndarray)
-                self._words[entry.first_word] = _number(value)
+                words.append(_number(value))
+        self._words: Array = np.array(words, np.int64)
 
     def run(
         self,
-        code: LoadedKernel,
         scratch: NativeScratch,
         lane_fill: LaneFill,
         events: EventCollector,
@@ -114,6 +123,7 @@ class NativeLaunch:
 
         Sets the flags of the blocks that programs enter.
         """
+        code = self._kernel
         self._save()
         counters = np.zeros(max(1, len(code.places)), np.int64)
         self._words[3] = scratch.arena(code.arena_bytes)
@@ -136,7 +146,7 @@ class NativeLaunch:
         argument = self._arguments[number]
         buffer = argument.buffer
         if buffer is None:
-            return (0,) * len(Word)
+            return _NULL
         covered = argument.covered
         poison = buffer.poison
         is_fresh = poison is not None and poison.size == argument.element_bytes

@@ -1,7 +1,7 @@
 """Sums of products of two float64 matrices: code that all kernels of a CPU share, one block of the result at a time.
 
-Kernels call it, so that LLVM optimises these loops once, and not in every kernel.  Products of float32 numbers are exact
-in float64, so a fused multiply-add equals a product and a sum.
+Kernels call it, so that LLVM optimises these loops once, and not in every kernel.  Products of float32 numbers are
+exact in float64, so a fused multiply-add equals a product and a sum.
 """
 
 from typing import NamedTuple

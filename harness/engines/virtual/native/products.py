@@ -1,4 +1,4 @@
-"""`tt.dot`: products and sums in float64, rounded once at the end.  `product_code` has the loops over the inner axis."""
+"""`tt.dot`: products and sums in float64, rounded once.  `product_code` has the loops over the inner axis."""
 
 from collections.abc import Mapping
 
