@@ -19,12 +19,12 @@ from typing import Protocol
 from harness.engines.ttir.ir import Module
 from harness.engines.virtual.memory.events import EventCollector
 from harness.engines.virtual.native import calling_convention, code_cache, kernel, llvm_jit
+from harness.engines.virtual.native.cores import Cores
 from harness.engines.virtual.native.llvm_jit import Effort
 from harness.engines.virtual.native.lowering import Target, numbered
 from harness.engines.virtual.native.native_launch import (
     LoadedKernel,
     NativeLaunch,
-    NativeScratch,
     elements_match,
     pointee_bytes,
     tracked,
@@ -106,7 +106,7 @@ class NativeCode:
     """How well the code is compiled that a launch waits for."""
     _kernels: dict[int, _Kernel] = field(default_factory=dict[int, _Kernel])
     _products: dict[ProductBlock, llvm_jit.Code] = field(default_factory=dict[ProductBlock, llvm_jit.Code])
-    _scratch: NativeScratch = field(default_factory=NativeScratch)
+    cores: Cores = field(default_factory=Cores)
     _pool: ThreadPoolExecutor | None = None
 
     def execute(self, launch: PreparedLaunch, events: EventCollector) -> bool:
@@ -124,7 +124,7 @@ class NativeCode:
             return False
         context, began = launch.context, time.perf_counter()
         native_launch = NativeLaunch(code, binding.values, binding.arguments, context.grid)
-        is_clean = native_launch.run(self._scratch, context.lane_fill, events, context.entered)
+        is_clean = native_launch.run(self.cores, context.lane_fill, events, context.entered)
         variant.budget_s -= time.perf_counter() - began
         if variant.budget_s < 0 and variant.effort is Effort.LEAST:
             self._start_compiling(module, variant, target, Effort.USUAL)

@@ -1,12 +1,15 @@
 """One launch in native code: builds the table of words from the bound arguments, calls the code, reports events.
 
-If the code bails out, memory is restored to its contents before the launch.
+If the code bails out, memory is restored to its contents before the launch.  A large launch is split among threads.
+Each has shadow memory of its own, so two threads may miss that their programs meet in memory.  The shadows show it
+afterwards, and that is a bailout too.  So a clean launch has the same bits and events on any number of cores.
 """
 
 import ctypes
 import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
@@ -17,6 +20,7 @@ from harness.engines.virtual.memory.arguments import Argument, Buffer
 from harness.engines.virtual.memory.events import EventCollector, Place
 from harness.engines.virtual.native import calling_convention
 from harness.engines.virtual.native.calling_convention import ParameterSlot, Word
+from harness.engines.virtual.native.cores import Cores, NativeScratch
 from harness.engines.virtual.native.llvm_jit import Code
 from harness.engines.virtual.numbers.elements import Array
 from harness.engines.virtual.operations.memory import ODD_FILL
@@ -67,29 +71,30 @@ def tracked(arguments: Sequence[Argument]) -> frozenset[int]:
     )
 
 
+_CELLS_AT_ONCE = 1 << 16
+"""Cells of shadow memory that are compared at once: they fit into a core's cache."""
 _NULL = (0,) * len(Word)
 
 
-class NativeScratch:
-    """Memory that the launches of one process reuse, one after the other."""
+Run = Callable[[int, int, int], int]
+"""The machine code: takes the table's address, the first program and the one after the last; see `kernel.SIGNATURE`."""
 
-    def __init__(self) -> None:
-        self.records = np.zeros(0, np.int64)
-        self._arena = np.zeros(0, np.int64)
 
-    def arena(self, size_bytes: int) -> int:
-        """The address of at least `size_bytes` bytes, aligned to 64."""
-        if len(self._arena) * 8 < size_bytes + 64:
-            self._arena = np.empty(size_bytes // 8 + 16, np.int64)
-        return -(-self._arena.ctypes.data // 64) * 64
+@dataclass(slots=True)
+class _Part:
+    """Neighbouring programs of a launch, which one thread runs, with shadow memory of their own."""
 
-    def fresh_records(self) -> int:
-        """The address of an emptied table of records."""
-        if not len(self.records):
-            # np.empty: pages that are never written cost no memory
-            self.records = np.empty(calling_convention.RECORD_WORDS, np.int64)
-        self.records[0] = 0
-        return self.records.ctypes.data
+    first: int
+    last: int
+    scratch: NativeScratch
+    counters: Array
+    words: Array
+    shadows: dict[int, Array]
+    """By address of a storage."""
+
+    def run(self, code: Run) -> bool:
+        """Return True unless a program bails out."""
+        return not code(self.words.ctypes.data, self.first, self.last)
 
 
 class NativeLaunch:
@@ -99,50 +104,53 @@ class NativeLaunch:
         self, kernel: LoadedKernel, values: Sequence[Value], arguments: Sequence[Argument], grid: LaunchGrid
     ) -> None:
         self._kernel = kernel
+        self._values = values
         self._arguments = arguments
         self._grid = grid
-        self._shadows: dict[int, Array] = {}
         self._saved: list[tuple[Buffer, Array]] = []
-        words = [grid.x, grid.y, grid.z, *(0,) * (calling_convention.HEADER_WORDS - 3)]
-        for entry, value in zip(kernel.slots, values, strict=True):
-            if entry.argument is not None:
-                words += self._pointer(entry.argument)
-            else:
-                assert isinstance(value, np.ndarray)
-                words.append(_number(value))
-        self._words: Array = np.array(words, np.int64)
 
-    def run(
-        self,
-        scratch: NativeScratch,
-        lane_fill: LaneFill,
-        events: EventCollector,
-        entered: bytearray,
-    ) -> bool:
+    def run(self, cores: Cores, lane_fill: LaneFill, events: EventCollector, entered: bytearray) -> bool:
         """Run the launch; returns False after a bailout.  On success, reports its loads' events to `events`.
 
         Sets the flags of the blocks that programs enter.
         """
-        code = self._kernel
-        self._save()
-        counters = np.zeros(max(1, len(code.places)), np.int64)
-        self._words[3] = scratch.arena(code.arena_bytes)
-        self._words[4] = counters.ctypes.data
-        self._words[5] = ODD_FILL if lane_fill is LaneFill.ODD else 0
-        self._words[6] = scratch.fresh_records()
-        self._words[7] = ctypes.addressof(ctypes.c_char.from_buffer(entered))
-        if _CALL(code.code.address)(self._words.ctypes.data, 0, self._grid.programs):
+        count = cores.parts_of(self._grid.programs, self._arguments)
+        bounds = [self._grid.programs * number // count for number in range(count + 1)]
+        flags = ctypes.addressof(ctypes.c_char.from_buffer(entered))
+        parts = [
+            self._part(first, last, scratch, ODD_FILL if lane_fill is LaneFill.ODD else 0, flags)
+            for (first, last), scratch in zip(pairwise(bounds), cores.scratch(count), strict=True)
+        ]
+        self._save(parts[0].shadows, cores, count)
+        code = _CALL(self._kernel.code.address)
+        is_clean = all(cores.map(lambda part: part.run(code), parts))
+        if not is_clean or _meet([part.shadows for part in parts], cores):
             self._restore()
             return False
-        for place, lanes in zip(code.places, counters.tolist(), strict=False):
+        places = self._kernel.places
+        undefined = np.sum([part.counters for part in parts], axis=0).tolist()
+        for place, lanes in zip(places, undefined, strict=False):
             if lanes:
                 events.undefined(place, lanes)
-        _report_uninitialised(scratch.records, code.places, events)
+        _report_uninitialised([part.scratch.records for part in parts], places, events)
         return True
 
     # --- the table ---
 
-    def _pointer(self, number: int) -> tuple[int, ...]:
+    def _part(self, first: int, last: int, scratch: NativeScratch, fill: int, flags: int) -> _Part:
+        counters = np.zeros(max(1, len(self._kernel.places)), np.int64)
+        shadows: dict[int, Array] = {}
+        words = [self._grid.x, self._grid.y, self._grid.z, scratch.arena(self._kernel.arena_bytes)]
+        words += (counters.ctypes.data, fill, scratch.fresh_records(), flags)
+        for entry, value in zip(self._kernel.slots, self._values, strict=True):
+            if entry.argument is not None:
+                words += self._pointer(entry.argument, shadows)
+            else:
+                assert isinstance(value, np.ndarray)
+                words.append(_number(value))
+        return _Part(first, last, scratch, counters, np.array(words, np.int64), shadows)
+
+    def _pointer(self, number: int, shadows: dict[int, Array]) -> tuple[int, ...]:
         argument = self._arguments[number]
         buffer = argument.buffer
         if buffer is None:
@@ -154,33 +162,71 @@ class NativeLaunch:
             buffer.address + argument.first_byte,
             argument.extent,
             0 if covered is None else covered.ctypes.data,
-            self._shadow(argument, buffer) if buffer.track_readers else 0,
+            _shadow(argument, buffer, shadows) if buffer.track_readers else 0,
             _signed(poison.pattern) if poison is not None else 0,
             int(is_fresh),
         )
 
-    def _shadow(self, argument: Argument, buffer: Buffer) -> int:
-        size = argument.element_bytes
-        if buffer.address not in self._shadows:
-            self._shadows[buffer.address] = np.zeros(buffer.size_bytes // size, np.int32)
-        return self._shadows[buffer.address].ctypes.data + argument.first_byte // size * 4
-
     # --- going back ---
 
-    def _save(self) -> None:
+    def _save(self, shadows: Iterable[int], cores: Cores, count: int) -> None:
         buffers = {argument.buffer.address: argument.buffer for argument in self._arguments if argument.buffer}
-        self._saved = [(buffers[address], buffers[address].bytes.copy()) for address in self._shadows]
+        self._saved = [(buffers[address], np.empty_like(buffers[address].bytes)) for address in shadows]
+
+        def copy(part: int) -> None:
+            for buffer, content in self._saved:
+                span = slice(len(content) * part // count, len(content) * (part + 1) // count)
+                content[span] = buffer.bytes[span]
+
+        cores.map(copy, range(count))
 
     def _restore(self) -> None:
         for buffer, content in self._saved:
             buffer.bytes[...] = content
 
 
-def _report_uninitialised(records: Array, places: Sequence[Place], events: EventCollector) -> None:
-    count = int(records[0])
-    if not count:
+def _shadow(argument: Argument, buffer: Buffer, shadows: dict[int, Array]) -> int:
+    """Return the address of the shadow cell of an argument's first element."""
+    size = argument.element_bytes
+    if buffer.address not in shadows:
+        shadows[buffer.address] = np.zeros(buffer.size_bytes // size, np.int32)
+    return shadows[buffer.address].ctypes.data + argument.first_byte // size * 4
+
+
+def _meet(shadows: Sequence[Mapping[int, Array]], cores: Cores) -> bool:
+    """Return True if a part of the programs touched a cell that another part stored to."""
+    if len(shadows) == 1:
+        return False
+    spans = [
+        (address, first, first + _CELLS_AT_ONCE)
+        for address, cells in shadows[0].items()
+        for first in range(0, len(cells), _CELLS_AT_ONCE)
+    ]
+
+    def meets(span: tuple[int, int, int]) -> bool:
+        address, first, last = span
+        one, *others = (part[address][first:last] for part in shadows)
+        stored, touched = one < 0, one != 0
+        for other in others:
+            other_touched = other != 0
+            both = touched & other_touched
+            if both.any() and (both & (stored | (other < 0))).any():
+                return True
+            touched |= other_touched
+            stored |= other < 0
+        return False
+
+    return any(cores.map(meets, spans))
+
+
+def _report_uninitialised(tables: Sequence[Array], places: Sequence[Place], events: EventCollector) -> None:
+    counts = [int(table[0]) for table in tables]
+    if not any(counts):
         return
-    elements, programs, sites = (records[first : first + count] for first in calling_convention.RECORD_COLUMNS)
+    elements, programs, sites = (
+        np.concatenate([table[first : first + count] for table, count in zip(tables, counts, strict=True)])
+        for first in calling_convention.RECORD_COLUMNS
+    )
     for site in np.unique(sites).tolist():
         is_here = sites == site
         events.uninitialised(places[site], elements[is_here], programs[is_here])

@@ -17,8 +17,10 @@ import triton
 import triton.language as tl
 
 from harness.engines.virtual.engine_settings import EngineSettings, settings_of
+from harness.engines.virtual.memory.arguments import Argument
 from harness.engines.virtual.native import code_cache
 from harness.engines.virtual.native.comparison import Comparison, ExecutorAgreement
+from harness.engines.virtual.native.cores import LARGE_LAUNCH, Cores
 from harness.engines.virtual.native.llvm_jit import Effort
 from harness.engines.virtual.native.native_code import ExecutorMode, NativeCode, executor_mode
 from harness.errors import UsageError
@@ -30,9 +32,13 @@ from tests.engines.virtual.conversions import outputs, to_integers_kernel
 Compare = Callable[[Callable[[], object]], ExecutorAgreement]
 
 
-@pytest.fixture(scope="module", params=[Effort.LEAST, Effort.USUAL])
+@pytest.fixture(scope="module", params=["least effort", "usual effort", "three threads"])
 def code(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> NativeCode:
-    return NativeCode(ExecutorMode.NATIVE, tmp_path_factory.mktemp("native"), request.param)
+    effort = Effort.LEAST if request.param == "least effort" else Effort.USUAL
+    code = NativeCode(ExecutorMode.NATIVE, tmp_path_factory.mktemp("native"), effort)
+    if request.param == "three threads":
+        code.cores = Cores(3, large=0)
+    return code
 
 
 @pytest.fixture
@@ -286,6 +292,13 @@ def test_native_code_leaves_a_false_assumption_to_the_machine(gpu: Gpu, code: Na
     assuming_kernel[(4,)](torch.zeros(4), 2)
     assert [launch.executor for launch in gpu.seen] == ["native", "numpy"]
     assert [type(event).__name__ for event in gpu.memory] == ["FalseAssumption"]
+
+
+def test_a_large_launch_is_split_among_the_cores() -> None:
+    def parts(elements: int, programs: int) -> int:
+        return Cores(4).parts_of(programs, [Argument("x", None, 0, 4, (elements,), (1,))])
+
+    assert [parts(LARGE_LAUNCH - 1, 100), parts(LARGE_LAUNCH, 100), parts(LARGE_LAUNCH, 3)] == [1, 4, 3]
 
 
 def test_a_bailout_restores_memory(gpu: Gpu, code: NativeCode) -> None:
