@@ -110,25 +110,30 @@ class NativeCode:
     _pool: ThreadPoolExecutor | None = None
 
     def execute(self, launch: PreparedLaunch, events: EventCollector) -> bool:
-        module, binding = launch.module, launch.binding
-        if not self._may_execute(launch):
+        code = self.code_for(launch)
+        if code is None:
             return False
-        target = _target(launch)
+        target, context, binding, began = _target(launch), launch.context, launch.binding, time.perf_counter()
+        native_launch = NativeLaunch(code, binding.values, binding.arguments, context.grid)
+        is_clean = native_launch.run(self.cores, context.lane_fill, events, context.entered)
+        variant = self._variant(launch, target)
+        variant.budget_s -= time.perf_counter() - began
+        if variant.budget_s < 0 and variant.effort is Effort.LEAST:
+            self._start_compiling(launch.module, variant, target, Effort.USUAL)
+        return is_clean
+
+    def code_for(self, launch: PreparedLaunch) -> LoadedKernel | None:
+        """Return the code of a launch, after it is compiled if the launch waits for it; None without any."""
+        if not self._may_execute(launch):
+            return None
+        module, target = launch.module, _target(launch)
         variant = self._variant(launch, target)
         waits = launch.is_long or self.choice is ExecutorMode.NATIVE
         code = self._finished_code(module, variant, waits=waits)
         if waits and (code is None or variant.effort is not self.awaited):
             self._start_compiling(module, variant, target, self.awaited)
             code = self._finished_code(module, variant, waits=True)
-        if code is None:
-            return False
-        context, began = launch.context, time.perf_counter()
-        native_launch = NativeLaunch(code, binding.values, binding.arguments, context.grid)
-        is_clean = native_launch.run(self.cores, context.lane_fill, events, context.entered)
-        variant.budget_s -= time.perf_counter() - began
-        if variant.budget_s < 0 and variant.effort is Effort.LEAST:
-            self._start_compiling(module, variant, target, Effort.USUAL)
-        return is_clean
+        return code
 
     def record_machine_time(self, launch: PreparedLaunch, seconds: float) -> None:
         """Account for the machine's time; once the kernel's budget is spent, compilation starts."""

@@ -18,6 +18,7 @@ from harness.engines.virtual.grid import LaunchGrid
 from harness.engines.virtual.machine import Value
 from harness.engines.virtual.memory.arguments import Argument, Buffer
 from harness.engines.virtual.memory.events import EventCollector, Place
+from harness.engines.virtual.memory.touched_pages import touched_spans
 from harness.engines.virtual.native import calling_convention
 from harness.engines.virtual.native.calling_convention import ParameterSlot, Word
 from harness.engines.virtual.native.cores import Cores, NativeScratch
@@ -197,11 +198,11 @@ def _meet(shadows: Sequence[Mapping[int, Array]], cores: Cores) -> bool:
     """Return True if a part of the programs touched a cell that another part stored to."""
     if len(shadows) == 1:
         return False
-    spans = [
-        (address, first, first + _CELLS_AT_ONCE)
-        for address, cells in shadows[0].items()
-        for first in range(0, len(cells), _CELLS_AT_ONCE)
-    ]
+    spans: list[tuple[int, int, int]] = []
+    for address in shadows[0]:
+        touching = sum(touched_spans(part[address], _CELLS_AT_ONCE).astype(np.int64) for part in shadows)
+        firsts = np.flatnonzero(touching > 1) * _CELLS_AT_ONCE
+        spans += [(address, first, first + _CELLS_AT_ONCE) for first in firsts.tolist()]
 
     def meets(span: tuple[int, int, int]) -> bool:
         address, first, last = span

@@ -21,6 +21,7 @@ from harness.engines.virtual.memory.arguments import Argument
 from harness.engines.virtual.native import code_cache
 from harness.engines.virtual.native.comparison import Comparison, ExecutorAgreement
 from harness.engines.virtual.native.cores import LARGE_LAUNCH, Cores
+from harness.engines.virtual.native.fallbacks import BAILED_OUT, NATIVE, Fallbacks
 from harness.engines.virtual.native.llvm_jit import Effort
 from harness.engines.virtual.native.native_code import ExecutorMode, NativeCode, executor_mode
 from harness.errors import UsageError
@@ -336,6 +337,22 @@ def test_unsupported_operations_run_in_the_machine(gpu: Gpu, code: NativeCode) -
     assert comparison.kernels["counting_kernel"].declined == "tt.atomic_rmw in native code"
 
 
+def test_the_launches_left_to_the_machine_are_listed_by_reason(gpu: Gpu, tmp_path: Path) -> None:
+    gpu.launches.native = fallbacks = Fallbacks(NativeCode(ExecutorMode.NATIVE, tmp_path))
+    counter, out = torch.zeros(1, dtype=torch.int32), torch.zeros(5, dtype=torch.int32)
+    for _ in range(2):
+        counting_kernel[(5,)](counter, out)
+    launch_copy(torch.randn(64), torch.zeros(64))
+    launch_copy(torch.randn(64), torch.zeros(64), shift=-3)
+    listed = {each.reason: (each.launches, each.kernels) for each, _ in fallbacks.table()}
+    assert listed == {
+        "tt.atomic_rmw in native code": (2, {"counting_kernel"}),
+        NATIVE: (1, {"copy_kernel"}),
+        BAILED_OUT: (1, {"copy_kernel"}),
+    }
+    assert sum(share for _, share in fallbacks.table()) == pytest.approx(1)
+
+
 def test_machine_code_is_reused_by_another_process(gpu: Gpu, tmp_path: Path) -> None:
     folder = tmp_path / "kept"
     gpu.launches.native = NativeCode(ExecutorMode.NATIVE, folder)
@@ -383,11 +400,12 @@ def test_code_that_runs_long_is_compiled_with_more_effort(gpu: Gpu, tmp_path: Pa
     assert effort() is Effort.LEAST
     one_thread = ThreadPoolExecutor(1)
     gpu.launches.native = NativeCode(ExecutorMode.AUTO, tmp_path, _pool=one_thread)
-    x, out = torch.randn(1 << 20), torch.zeros(1 << 20)
-    for _ in range(20):
+    x, out = torch.randn(64), torch.zeros(64)
+    for _ in range(5000):  # far more than the code needs to have run for as long as compiling takes
         launch_copy(x, out)
-    one_thread.submit(int).result()
-    launch_copy(x, out)
+        one_thread.submit(int).result()
+        if effort() is Effort.USUAL:
+            break
     assert {launch.executor for launch in gpu.seen} == {"native"}
     assert effort() is Effort.USUAL
 
