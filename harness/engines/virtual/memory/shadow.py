@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from harness.engines.virtual.memory.huge_pages import zeros
 from harness.engines.virtual.memory.repeated_stores import RepeatedStores
 from harness.engines.virtual.numbers.elements import Array
 
@@ -62,9 +63,9 @@ class Shadow:
     def __init__(self, size_bytes: int, cell_bytes: int, *, track_readers: bool) -> None:
         self.cell_bytes = cell_bytes
         self.track_readers = track_readers
-        self._writers = np.zeros(-(-size_bytes // cell_bytes), np.int32)
-        readers = np.zeros((2, len(self._writers) if track_readers else 0), np.int64)
-        self._first_readers, self._second_readers = readers[0], readers[1]
+        self._writers = zeros(-(-size_bytes // cell_bytes), np.int32)
+        readers = len(self._writers) if track_readers else 0
+        self._first_readers, self._second_readers = zeros(readers, np.int64), zeros(readers, np.int64)
         self.repeated = RepeatedStores()
 
     def refine(self, cell_bytes: int) -> None:

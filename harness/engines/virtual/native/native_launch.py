@@ -18,6 +18,7 @@ from harness.engines.virtual.grid import LaunchGrid
 from harness.engines.virtual.machine import Value
 from harness.engines.virtual.memory.arguments import Argument, Buffer
 from harness.engines.virtual.memory.events import EventCollector, Place
+from harness.engines.virtual.memory.huge_pages import prefer_huge_pages, zeros
 from harness.engines.virtual.memory.touched_pages import touched_spans
 from harness.engines.virtual.native import calling_convention
 from harness.engines.virtual.native.calling_convention import ParameterSlot, Word
@@ -174,6 +175,9 @@ class NativeLaunch:
         buffers = {argument.buffer.address: argument.buffer for argument in self._arguments if argument.buffer}
         self._saved = [(buffers[address], np.empty_like(buffers[address].bytes)) for address in shadows]
 
+        for buffer, _ in self._saved:
+            prefer_huge_pages(buffer.address, buffer.size_bytes)
+
         def copy(part: int) -> None:
             for buffer, content in self._saved:
                 span = slice(len(content) * part // count, len(content) * (part + 1) // count)
@@ -190,7 +194,7 @@ def _shadow(argument: Argument, buffer: Buffer, shadows: dict[int, Array]) -> in
     """Return the address of the shadow cell of an argument's first element."""
     size = argument.element_bytes
     if buffer.address not in shadows:
-        shadows[buffer.address] = np.zeros(buffer.size_bytes // size, np.int32)
+        shadows[buffer.address] = zeros(buffer.size_bytes // size, np.int32)
     return shadows[buffer.address].ctypes.data + argument.first_byte // size * 4
 
 
