@@ -14,6 +14,7 @@ from pathlib import Path
 
 from harness import libraries
 from harness.settings import Settings
+from harness.wording import counted
 
 ROOT = Path(__file__).resolve().parent.parent
 LIBRARY = "fla-core==0.6.0"
@@ -27,7 +28,8 @@ OPERATIONS = (
     "chunk_gated_delta_rule T=128 H=2 K=V=64",
 )
 ENGINES = ("numpy", "native", "interpreter")
-LARGE = ((24_000, "native"), (24_000, "numpy"), (200_000, "native"))
+LARGE = ((24_000, "native", 1), (24_000, "numpy", 1), (200_000, "native", 1), (200_000, "native", 2))
+"""Rows, executor and cores."""
 SAME = 4e-3
 """The largest difference to the interpreter's results, in units of the largest element.
 
@@ -54,12 +56,12 @@ def main() -> None:
         ratios = list(_ratios(times, number))
         mean = exp(sum(map(log, ratios)) / len(ratios))
         print(f"geometric mean over {len(ratios)} kernels, {name}: {mean:.0f} times as fast as the interpreter")
-    print(f"\nLayer norm of {LIBRARY}, forward and backward, D=256, float32, 188 SMs, after compilation, one thread:")
-    for rows, executor in LARGE:
-        measured = json.loads(_run("bench_large.py", executor, library, folder, str(rows)))
+    print(f"\nLayer norm of {LIBRARY}, forward and backward, D=256, float32, 188 SMs, after compilation:")
+    for rows, executor, cores in LARGE:
+        measured = json.loads(_run("bench_large.py", executor, library, folder, str(rows), str(cores)))
         print(
-            f"  T={rows:<7} {executor:7} {measured['wall_s']:7.2f} s, {measured['cpu_s']:7.2f} s of CPU, "
-            f"{measured['peak_bytes'] / 2**30:5.2f} GiB resident at most",
+            f"  T={rows:<7} {executor:7} {counted(cores, 'core'):7} {measured['wall_s']:7.2f} s, "
+            f"{measured['cpu_s']:7.2f} s of CPU, {measured['peak_bytes'] / 2**30:5.2f} GiB resident at most",
             flush=True,
         )
 
