@@ -4,7 +4,8 @@ from collections.abc import Callable, Mapping
 
 from harness.engines.ttir.ir import Operation
 from harness.engines.virtual.native.arith import RULES, constant, select
-from harness.engines.virtual.native.lane_values import LaneValues, as_vector
+from harness.engines.virtual.native.lane_values import LaneValues, any_set, as_vector, lanewise, vector_type
+from harness.engines.virtual.native.llvm_text import Assembly
 from harness.engines.virtual.native.lowering import CHEAP, CHEAP_INDEX, ZERO, Lower, Lowering, Value
 from harness.engines.virtual.native.rounding import resized
 from harness.engines.virtual.native.tiles import Index, Pointer, Scope, Tile, constant_tile
@@ -202,6 +203,42 @@ def split(lowering: Lowering, operation: Operation) -> list[Tile]:
     return [half("0"), half("1")]
 
 
+def gather(lowering: Lowering, operation: Operation) -> Tile:
+    """`tt.gather`; an index out of range requests a bailout, for the machine gives such lanes another value."""
+    axis = int(operation.attributes["axis"])  # type: ignore[arg-type]
+    source = lowering.buffered(lowering.tile(operation.operands[0])).tile()
+    where = lowering.tile(operation.operands[1])
+    kind = operation.result_types[0]
+
+    def lanes_at(scope: Scope, index: Index) -> LaneValues:
+        code = scope.code
+        inside = _checked_positions(code, resized(code, scope.at(where, index), "i64"), source.shape[axis])
+        # One vector of addresses serves all lanes, so the other axes are vectors too, not ramps.
+        others = (
+            LaneValues("i64", as_vector(code, at, at.width), at.width) if inside.width and at.width else at
+            for at in index
+        )
+        position = (inside if number == axis else at for number, at in enumerate(others))
+        return scope.at(source, tuple(position))
+
+    return Tile(kind.shape, kind.element, lanes_at, CHEAP + 1)
+
+
+def _checked_positions(code: Assembly, positions: LaneValues, extent: int) -> LaneValues:
+    """Return positions that lie in an axis; another one requests a bailout."""
+
+    def emit(code: Assembly, kind: str, width: int, names: list[str]) -> str:
+        vector, flags = vector_type(kind, width), vector_type("i1", width)
+        most, first = (f"splat ({kind} {number})" if width else str(number) for number in (extent, 0))
+        inside = code.value(f"icmp ult {vector} {names[0]}, {most}")
+        all_set = "splat (i1 true)" if width else "true"
+        outside = code.value(f"xor {flags} {inside}, {all_set}")
+        code.request_bailout(any_set(code, outside, width) if width else outside)
+        return code.value(f"select {flags} {inside}, {vector} {names[0]}, {vector} {first}")
+
+    return lanewise(code, [positions], emit, "i64")
+
+
 def no_effect(lowering: Lowering, operation: Operation) -> None:
     """Barriers, which have no effect on one program's values."""
     del lowering, operation
@@ -230,6 +267,7 @@ HANDLERS: Mapping[str, Lower] = {
     "tt.bitcast": bitcast,
     "tt.join": join,
     "tt.split": split,
+    "tt.gather": gather,
     "gpu.barrier": no_effect,
     "ttg.barrier": no_effect,
     "llvm.intr.assume": assumption,

@@ -217,6 +217,29 @@ def test_programs_take_different_branches(compare: Compare) -> None:
     assert compare(lambda: branching_kernel[(6,)](bounds, torch.zeros(6, 32), 32)).native == 1
 
 
+@triton.jit
+def gather_kernel(x, where, out, ROWS: tl.constexpr, COLUMNS: tl.constexpr, AXIS: tl.constexpr):
+    at = tl.arange(0, ROWS)[:, None] * COLUMNS + tl.arange(0, COLUMNS)[None, :]
+    tl.store(out + at, tl.gather(tl.load(x + at), tl.load(where + at), AXIS))
+
+
+@pytest.mark.parametrize("axis", [0, 1])
+@pytest.mark.parametrize("shape", [(32, 64), (16, 1)])
+def test_gathered_elements_are_those_of_the_machine(compare: Compare, shape: tuple[int, int], axis: int) -> None:
+    where, out = torch.randint(0, shape[axis], shape, dtype=torch.int32), torch.zeros(shape)
+    x = torch.randn(shape)
+    assert compare(lambda: gather_kernel[(1,)](x, where, out, *shape, axis)).native == 1
+    assert torch.equal(out, torch.gather(x, axis, where.long()))
+
+
+@pytest.mark.alone("what a GPU gathers by an index out of range is undefined")
+def test_an_index_out_of_range_is_left_to_the_machine(compare: Compare) -> None:
+    where = torch.full((16, 16), 16, dtype=torch.int32)
+    assert (
+        compare(lambda: gather_kernel[(1,)](torch.randn(16, 16), where, torch.zeros(16, 16), 16, 16, 1)).bailouts == 1
+    )
+
+
 # --- memory events ---
 
 
