@@ -113,14 +113,20 @@ class NativeCode:
         code = self.code_for(launch)
         if code is None:
             return False
-        target, context, binding, began = _target(launch), launch.context, launch.binding, time.perf_counter()
+        context, binding, began = launch.context, launch.binding, time.perf_counter()
         native_launch = NativeLaunch(code, binding.values, binding.arguments, context.grid)
         is_clean = native_launch.run(self.cores, context.lane_fill, events, context.entered)
+        if not code.is_best:
+            self._record_native_time(launch, time.perf_counter() - began)
+        return is_clean
+
+    def _record_native_time(self, launch: PreparedLaunch, seconds: float) -> None:
+        """Account for the time of code that could be better; once its budget is spent, it is compiled again."""
+        target = _target(launch)
         variant = self._variant(launch, target)
-        variant.budget_s -= time.perf_counter() - began
+        variant.budget_s -= seconds
         if variant.budget_s < 0 and variant.effort is Effort.LEAST:
             self._start_compiling(launch.module, variant, target, Effort.USUAL)
-        return is_clean
 
     def code_for(self, launch: PreparedLaunch) -> LoadedKernel | None:
         """Return the code of a launch, after it is compiled if the launch waits for it; None without any."""
@@ -205,7 +211,8 @@ class NativeCode:
         used = {block.symbol: self._product_code(block) for block in compiled.products}
         code = llvm_jit.Code(compiled.image, kernel.SYMBOL, used)
         slots = tuple(calling_convention.parameter_slots(module.kernel))
-        variant.code = LoadedKernel(code, compiled.arena_bytes, places, slots)
+        is_best = compiled.effort is not Effort.LEAST
+        variant.code = LoadedKernel(code, compiled.arena_bytes, places, slots, is_best)
         variant.effort = compiled.effort
         variant.budget_s = _seconds_to_compile(module, Effort.USUAL)
 

@@ -39,6 +39,8 @@ class LoadedKernel:
     arena_bytes: int
     places: Sequence[Place]
     slots: tuple[ParameterSlot, ...]
+    is_best: bool
+    """It is not worth compiling again."""
 
 
 def pointee_bytes(kernel: Function) -> tuple[int, ...]:
@@ -99,6 +101,21 @@ class _Part:
         return not code(self.words.ctypes.data, self.first, self.last)
 
 
+@dataclass(frozen=True, slots=True)
+class _Copy:
+    """What memory held before the launch.  ctypes moves small memory in less time than NumPy."""
+
+    address: int
+    content: Array
+
+    def fill(self, first: int, last: int) -> None:
+        """Copy the bytes from `first` up to but excluding `last`."""
+        ctypes.memmove(self.content.ctypes.data + first, self.address + first, last - first)
+
+    def restore(self) -> None:
+        ctypes.memmove(self.address, self.content.ctypes.data, len(self.content))
+
+
 class NativeLaunch:
     """One launch, bound to its arguments."""
 
@@ -109,7 +126,7 @@ class NativeLaunch:
         self._values = values
         self._arguments = arguments
         self._grid = grid
-        self._saved: list[tuple[Buffer, Array]] = []
+        self._saved: list[_Copy] = []
 
     def run(self, cores: Cores, lane_fill: LaneFill, events: EventCollector, entered: bytearray) -> bool:
         """Run the launch; returns False after a bailout.  On success, reports its loads' events to `events`.
@@ -130,10 +147,9 @@ class NativeLaunch:
             self._restore()
             return False
         places = self._kernel.places
-        undefined = np.sum([part.counters for part in parts], axis=0).tolist()
-        for place, lanes in zip(places, undefined, strict=False):
-            if lanes:
-                events.undefined(place, lanes)
+        for place, *lanes in zip(places, *(part.counters.tolist() for part in parts), strict=False):
+            if any(lanes):
+                events.undefined(place, sum(lanes))
         _report_uninitialised([part.scratch.records for part in parts], places, events)
         return True
 
@@ -172,22 +188,21 @@ class NativeLaunch:
     # --- going back ---
 
     def _save(self, shadows: Iterable[int], cores: Cores, count: int) -> None:
-        buffers = {argument.buffer.address: argument.buffer for argument in self._arguments if argument.buffer}
-        self._saved = [(buffers[address], np.empty_like(buffers[address].bytes)) for address in shadows]
+        sizes = {one.buffer.address: one.buffer.size_bytes for one in self._arguments if one.buffer}
+        self._saved = [_Copy(address, np.empty(sizes[address], np.uint8)) for address in shadows]
+        for copy in self._saved:
+            prefer_huge_pages(copy.address, len(copy.content))
 
-        for buffer, _ in self._saved:
-            prefer_huge_pages(buffer.address, buffer.size_bytes)
+        def fill(part: int) -> None:
+            for copy in self._saved:
+                size = len(copy.content)
+                copy.fill(size * part // count, size * (part + 1) // count)
 
-        def copy(part: int) -> None:
-            for buffer, content in self._saved:
-                span = slice(len(content) * part // count, len(content) * (part + 1) // count)
-                content[span] = buffer.bytes[span]
-
-        cores.map(copy, range(count))
+        cores.map(fill, range(count))
 
     def _restore(self) -> None:
-        for buffer, content in self._saved:
-            buffer.bytes[...] = content
+        for copy in self._saved:
+            copy.restore()
 
 
 def _shadow(argument: Argument, buffer: Buffer, shadows: dict[int, Array]) -> int:

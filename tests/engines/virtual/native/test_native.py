@@ -234,10 +234,8 @@ def test_gathered_elements_are_those_of_the_machine(compare: Compare, shape: tup
 
 @pytest.mark.alone("what a GPU gathers by an index out of range is undefined")
 def test_an_index_out_of_range_is_left_to_the_machine(compare: Compare) -> None:
-    where = torch.full((16, 16), 16, dtype=torch.int32)
-    assert (
-        compare(lambda: gather_kernel[(1,)](torch.randn(16, 16), where, torch.zeros(16, 16), 16, 16, 1)).bailouts == 1
-    )
+    x, where, out = torch.randn(16, 16), torch.full((16, 16), 16, dtype=torch.int32), torch.zeros(16, 16)
+    assert compare(lambda: gather_kernel[(1,)](x, where, out, 16, 16, 1)).bailouts == 1
 
 
 # --- memory events ---
