@@ -15,6 +15,8 @@ import numpy.typing as npt
 import torch
 
 from harness.errors import SuiteError
+from harness.execution import counter_numbers
+from harness.execution.counter_numbers import CPU
 from harness.execution.integer_inputs import INTEGER_DTYPES, draw_integers, draw_segments, draw_sizes
 from harness.execution.layouts import broadcast, lay_out, poison
 from harness.execution.nan_taint import NanTaint, nan_taint
@@ -30,6 +32,7 @@ from harness.model.op import Op
 TORCH_DTYPES: Mapping[DType, torch.dtype] = {dtype: getattr(torch, dtype.torch_name) for dtype in DType}
 BUILT_DTYPES: Mapping[str, torch.dtype] = {**INTEGER_DTYPES, **TORCH_DTYPES}
 EIGHT_BITS = frozenset({DType.FP8_E4M3, DType.FP8_E5M2, DType.FP8_E8M0})
+COUNTED_DTYPES = frozenset({torch.float32, torch.bfloat16, torch.float16})
 SHIFT = 3.0
 LARGE = 100.0
 TINY = 1e-4
@@ -90,8 +93,11 @@ def rounding_unit(dtype: DType) -> float:
     return torch.finfo(torch.bfloat16 if dtype in EIGHT_BITS else computing_type(dtype)).eps
 
 
-def make_inputs(op: Op, case: Case) -> dict[str, torch.Tensor | None]:
-    """Return the inputs by name, None for absent ones; differentiable ones that are not frozen are leaves."""
+def make_inputs(op: Op, case: Case, large_on: torch.device = CPU) -> dict[str, torch.Tensor | None]:
+    """Return the inputs by name, None for absent ones; differentiable ones that are not frozen are leaves.
+
+    Tensors that are drawn by counter may be made on another device, `large_on`.
+    """
     tensors: dict[str, torch.Tensor | None] = {}
     sampled = _sampled_inputs(op, case)
     taint, differentiable = _nan_taint(op, case), op.differentiable(case)
@@ -101,7 +107,7 @@ def make_inputs(op: Op, case: Case) -> dict[str, torch.Tensor | None]:
             continue
         values = sampled.get(name)
         if values is None:
-            values = values_of_input(op, case, name, tensors)
+            values = values_of_input(op, case, name, tensors, large_on)
         if taint is not None and isinstance(declared, Tensor) and (declared.dtype or case.dtype).is_differentiable:
             taint.taint(declared, values)
         tensors[name] = values
@@ -137,12 +143,16 @@ def _type_of(declared: Input, case: Case) -> torch.dtype:
             return BUILT_DTYPES[declared.dtype]
 
 
-def values_of_input(op: Op, case: Case, name: str, before: Mapping[str, torch.Tensor | None]) -> torch.Tensor:
+def values_of_input(
+    op: Op, case: Case, name: str, before: Mapping[str, torch.Tensor | None], large_on: torch.device = CPU
+) -> torch.Tensor:
     """Return an input's values, contiguous; `before` are the inputs that are declared before it."""
     declared, dims = op.inputs[name], case.dims
     match declared:
         case Tensor():
-            values = draw(case, name, declared.extents(dims), _type_of(declared, case), declared.draw)
+            values = draw(
+                case, name, declared.extents(dims), _type_of(declared, case), declared.draw, large_on=large_on
+            )
             return in_order(values, distinct=declared.distinct, ascending=declared.ascending)
         case Integers():
             is_oversized = case.scale is Scale.OVERSIZED
@@ -234,7 +244,9 @@ def _nan_taint(op: Op, case: Case) -> NanTaint | None:
     return nan_taint(op, case, generator_of(case, "spoiled:")) if case.values is ValueDistribution.NAN_TAINTED else None
 
 
-def make_cotangents(case: Case, outputs: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+def make_cotangents(
+    case: Case, outputs: Mapping[str, torch.Tensor], large_on: torch.device = CPU
+) -> dict[str, torch.Tensor]:
     """Return a random cotangent for each output, in the layout of `grad`; zeros for outputs of integers."""
 
     def cotangent(name: str, output: torch.Tensor) -> torch.Tensor:
@@ -243,16 +255,28 @@ def make_cotangents(case: Case, outputs: Mapping[str, torch.Tensor]) -> dict[str
             return sparse(shape, output.dtype)
         if not output.is_floating_point():
             return torch.zeros(shape, dtype=output.dtype)
-        values = in_range(_normal(case, f"grad:{name}", shape), output.dtype)
-        return lay_out(values, case.layout_of("grad"))
+        name = f"grad:{name}"
+        is_by_counter = is_counted(shape, output.dtype)
+        values = _counted(case, name, shape, large_on) if is_by_counter else _normal(case, name, shape)
+        return lay_out(in_range(values, output.dtype), case.layout_of("grad"))
 
     return {name: cotangent(name, output) for name, output in outputs.items()}
 
 
-def draw(case: Case, name: str, shape: tuple[int, ...], dtype: torch.dtype, how: Draw = Draw.VALUES) -> torch.Tensor:
+def draw(  # noqa: PLR0913 - each decides the numbers, or where they are
+    case: Case,
+    name: str,
+    shape: tuple[int, ...],
+    dtype: torch.dtype,
+    how: Draw = Draw.VALUES,
+    *,
+    large_on: torch.device = CPU,
+) -> torch.Tensor:
     """Return a contiguous tensor: numbers of the case's distribution, transformed as the input's `Draw` says."""
     if _is_sparse(case, shape):
         return sparse(shape, dtype)
+    if how is Draw.VALUES and case.values in MOVED and is_counted(shape, dtype):
+        return in_range(MOVED[case.values](_counted(case, name, shape, large_on)), dtype)
     values = _numbers(case, name, shape, dtype)
     match how:
         case Draw.LOGITS:
@@ -350,6 +374,18 @@ def _infinite(case: Case, name: str, shape: tuple[int, ...]) -> torch.Tensor:
 
 def _normal(case: Case, name: str, shape: tuple[int, ...]) -> torch.Tensor:
     return torch.randn(shape, generator=generator_of(case, name), dtype=torch.float32)
+
+
+def is_counted(shape: tuple[int, ...], dtype: torch.dtype) -> bool:
+    """Return True if a tensor of normal numbers is drawn by counter, where its distribution allows that.
+
+    The steps that follow are exact, or single roundings, so every device gets the same bits.
+    """
+    return prod(shape) > counter_numbers.LARGE and dtype in COUNTED_DTYPES
+
+
+def _counted(case: Case, name: str, shape: tuple[int, ...], device: torch.device) -> torch.Tensor:
+    return counter_numbers.normal(seed_of(case.seed, name), shape, device)
 
 
 def generator_of(case: Case, name: str) -> torch.Generator:

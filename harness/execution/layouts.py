@@ -35,7 +35,7 @@ def broadcast(values: torch.Tensor, axes: Collection[int]) -> torch.Tensor:
 
 def _offset(values: torch.Tensor) -> torch.Tensor:
     count = values.numel()
-    around = _filler(count + 2 * OFFSET_ELEMENTS, values.dtype)
+    around = _filler(count + 2 * OFFSET_ELEMENTS, values)
     around[OFFSET_ELEMENTS : OFFSET_ELEMENTS + count] = values.reshape(-1)
     strides = [
         UNIT_STRIDE if extent == 1 else stride for extent, stride in zip(values.shape, values.stride(), strict=True)
@@ -47,20 +47,20 @@ def _offset(values: torch.Tensor) -> torch.Tensor:
 def _strided(values: torch.Tensor) -> torch.Tensor:
     columns = values.shape[-1]
     rows = prod(values.shape[:-1])
-    wide = _filler(rows * (columns + GAP_ELEMENTS), values.dtype).view(*values.shape[:-1], columns + GAP_ELEMENTS)
+    wide = _filler(rows * (columns + GAP_ELEMENTS), values).view(*values.shape[:-1], columns + GAP_ELEMENTS)
     wide[..., :columns] = values
     return wide[..., :columns]
 
 
 def _stepped(values: torch.Tensor) -> torch.Tensor:
-    wide = _filler(STEP * values.numel(), values.dtype).view(*values.shape[:-1], STEP * values.shape[-1])
+    wide = _filler(STEP * values.numel(), values).view(*values.shape[:-1], STEP * values.shape[-1])
     wide[..., ::STEP] = values
     return wide[..., ::STEP]
 
 
 def _batch_strided(values: torch.Tensor) -> torch.Tensor:
     batches, rows, *row = values.shape
-    wide = _filler(batches * (rows + 1) * prod(row), values.dtype).view(batches, rows + 1, *row)
+    wide = _filler(batches * (rows + 1) * prod(row), values).view(batches, rows + 1, *row)
     wide[:, :rows] = values
     return wide[:, :rows]
 
@@ -100,7 +100,7 @@ _LAID_OUT: Mapping[Layout, Callable[[torch.Tensor], torch.Tensor]] = {
 def poison(values: torch.Tensor, cells: torch.Tensor) -> None:
     """Overwrite cells that no code may read, by a mask, with NaN, or for integers with the largest number."""
     as_stored = values.view(torch.uint8) if values.dtype.is_floating_point and values.element_size() == 1 else values
-    as_stored[cells] = _filler(1, values.dtype).view(as_stored.dtype)
+    as_stored[cells] = _filler(1, values).view(as_stored.dtype)
 
 
 def nan_byte(dtype: torch.dtype) -> int:
@@ -108,11 +108,12 @@ def nan_byte(dtype: torch.dtype) -> int:
     return 0x80 if dtype in {torch.float8_e4m3fnuz, torch.float8_e5m2fnuz} else 0xFF
 
 
-def _filler(count: int, dtype: torch.dtype) -> torch.Tensor:
+def _filler(count: int, like: torch.Tensor) -> torch.Tensor:
+    dtype, device = like.dtype, like.device
     if dtype is torch.bool:
-        return torch.ones(count, dtype=dtype)
+        return torch.ones(count, dtype=dtype, device=device)
     if not dtype.is_floating_point:
-        return torch.full((count,), torch.iinfo(dtype).max, dtype=dtype)
+        return torch.full((count,), torch.iinfo(dtype).max, dtype=dtype, device=device)
     if dtype.itemsize == 1:  # torch 2.13 cannot fill them
-        return torch.full((count,), nan_byte(dtype), dtype=torch.uint8).view(dtype)
-    return torch.full((count,), float("nan"), dtype=dtype)
+        return torch.full((count,), nan_byte(dtype), dtype=torch.uint8, device=device).view(dtype)
+    return torch.full((count,), float("nan"), dtype=dtype, device=device)

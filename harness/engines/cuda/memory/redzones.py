@@ -224,7 +224,7 @@ class RedzoneMemory:
         else:
             copy = piece.with_layout(values)
             content = piece.content
-            content.copy_(_empty(0, dtype=torch.uint8).set_(storage))
+            content.copy_(_empty(0, dtype=torch.uint8, device=values.device).set_(storage))
             piece.gaps = _gaps(values, size, self._device)
             piece.original_content = None if piece.gaps is None else content.clone()
         return copy.requires_grad_(values.requires_grad)
@@ -437,11 +437,13 @@ class _Layout(NamedTuple):
 def _gaps(values: torch.Tensor, size: int, device: str) -> torch.Tensor | None:
     """Return a mask of the storage's bytes that belong to no element; None if every byte belongs to one."""
     layout = _Layout(values.shape, values.stride(), int(values.storage_offset()), values.element_size(), size)
-    return (_compute_gaps if size > CACHED_GAP_BYTES else _cached_gaps)(layout, device)
+    if size > CACHED_GAP_BYTES:
+        return _compute_gaps(layout, device, on=values.device)
+    return _cached_gaps(layout, device)
 
 
-def _compute_gaps(layout: _Layout, device: str) -> torch.Tensor | None:
-    covered = torch.zeros(layout.size // layout.element_size, dtype=torch.bool)
+def _compute_gaps(layout: _Layout, device: str, *, on: torch.device | str = "cpu") -> torch.Tensor | None:
+    covered = torch.zeros(layout.size // layout.element_size, dtype=torch.bool, device=on)
     covered.as_strided(layout.shape, layout.stride, layout.offset).fill_(True)  # noqa: FBT003 - torch's
     return None if bool(covered.all()) else (~covered).repeat_interleave(layout.element_size).to(device)
 
