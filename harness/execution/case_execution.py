@@ -33,6 +33,7 @@ from harness.model.run import (
     Completed,
     Ending,
     FormMismatch,
+    GpuJudgement,
     NanResult,
     OutOfMemory,
     Raised,
@@ -85,6 +86,8 @@ class CaseExecution(ABC):
         """True if the op of the latest `run` has no definition that could be computed."""
         self.nans: tuple[NanResult, ...] = ()
         """The results of the latest `run` that hold NaN, if it is undefined."""
+        self.judged_on_gpu: GpuJudgement | None = None
+        """How the GPU judged the latest `run`; None if the CPU alone did."""
 
     def run(self, op: Op, case: Case) -> tuple[Ending, tuple[Result, ...]]:
         """Return how the case ended, and its results; none unless it completed.  `mismatches` has the other ones."""
@@ -93,6 +96,7 @@ class CaseExecution(ABC):
         self.unasked = ()
         self.mismatches = ()
         self.is_undefined, self.nans = False, ()
+        self.judged_on_gpu = None
         return self._ended(op, lambda: self._results(op, case), ())
 
     def run_paired(self, op: Op, request: PairedRunRequest) -> tuple[Ending, tuple[Sketch, ...]]:

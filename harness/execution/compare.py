@@ -8,7 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from harness.execution import error_map
+from harness.execution import counter_numbers, error_map
+from harness.execution.array_functions import count, functions_of, is_tensor, on_cpu, wide
 from harness.execution.layouts import nan_byte
 from harness.execution.poison import count_poison, still_fresh
 from harness.execution.result_forms import kind_of
@@ -17,6 +18,8 @@ from harness.model.paired_run import Sketch
 from harness.model.picture import Spread
 from harness.model.run import Measure, NanResult, Result, Writer
 
+COUNTED_BYTES = 1 << 24
+"""Larger tensors have a digest that a GPU computes as well; that of smaller ones is SHA-256's."""
 SKETCHES = 8
 """Random projections of each result."""
 
@@ -36,27 +39,27 @@ class Noted:
 def compare(name: str, got: torch.Tensor, expected: Expected, tolerance: Tolerance, noted: Noted) -> Result:
     """Return the facts of one output or gradient."""
     truth = expected.truth.values
-    wide = got.detach().to(torch.float64).reshape(truth.shape).numpy()
+    values, functions = wide(got, as_tensor=is_tensor(truth)).reshape(truth.shape), functions_of(truth)
     with np.errstate(invalid="ignore", over="ignore", divide="ignore"):
-        error = wide - truth if expected.neighbours is None else expected.neighbours.beyond(wide)
+        error = values - truth if expected.neighbours is None else expected.neighbours.beyond(values)
         size = sizes(error)
         unchecked, broken = 0, None
         if not math.isfinite(size.whole) or not _checks_all(expected, got.dtype, tolerance):
-            checked = _checked(wide, expected, got.dtype, tolerance)
-            broken = checked & ~np.isfinite(wide)
-            unchecked = checked.size - int(checked.sum())
-            error = np.where(checked, np.where(broken, math.inf, error), 0.0)
+            checked = _checked(values, expected, got.dtype, tolerance)
+            broken = checked & ~functions.isfinite(values)
+            unchecked = count(checked) - int(checked.sum())
+            error = functions.where(checked, functions.where(broken, math.inf, error), 0.0)
             size = sizes(error)
         ratios = size.per_tile / tolerance.per_tile
     if broken is not None:
-        ratios = np.where(np.isnan(ratios), math.inf, ratios)
+        ratios = functions.where(functions.isnan(ratios), math.inf, ratios)
     whole = size.whole / tolerance.whole
-    worst = int(ratios.argmax()) if ratios.size else 0
-    worst_ratio = float(ratios[worst]) if ratios.size else 0.0
+    worst = int(ratios.argmax()) if count(ratios) else 0
+    worst_ratio = float(ratios[worst]) if count(ratios) else 0.0
     nonfinite = 0 if broken is None else int(broken.sum())
     is_wrong = nonfinite > 0 or not (whole <= 1 and worst_ratio <= 1)
-    amounts = np.abs(error)
-    blocks = () if noted.sketch_seed is None else _blocks(torch.from_numpy(wide), noted.sketch_seed)
+    amounts = functions.abs(error)
+    blocks = () if noted.sketch_seed is None else _blocks(torch.as_tensor(values), noted.sketch_seed)
     # Poison is NaN, so everything was written if everything is finite.  Poison of integers may be a right number.
     may_be_unwritten = broken is not None if got.is_floating_point() else is_wrong
     unwritten, first_unwritten = count_poison(got) if may_be_unwritten else (0, None)
@@ -65,8 +68,8 @@ def compare(name: str, got: torch.Tensor, expected: Expected, tolerance: Toleran
         role=expected.role,
         shape=tuple(truth.shape),
         kind=kind_of(got.dtype),
-        whole=_measure(whole, _worst_element(amounts, None), wide, truth),
-        worst_tile=_measure(worst_ratio, _worst_element(amounts, worst), wide, truth),
+        whole=_measure(whole, _worst_element(amounts, None), values, truth),
+        worst_tile=_measure(worst_ratio, _worst_element(amounts, worst), values, truth),
         unwritten=unwritten,
         first_unwritten=first_unwritten,
         nonfinite=nonfinite,
@@ -103,20 +106,21 @@ def _checks_all(expected: Expected, dtype: torch.dtype, tolerance: Tolerance) ->
 
 def checked_cells(result: torch.Tensor, expected: Expected, tolerance: Tolerance) -> Array:
     """Return the mask of the elements of a result that `compare` checks."""
-    wide = result.detach().to(torch.float64).reshape(expected.truth.values.shape).numpy()
-    return _checked(wide, expected, result.dtype, tolerance)
+    values = wide(result).reshape(expected.truth.values.shape)
+    return _checked(values, expected, result.dtype, tolerance)
 
 
-def _checked(wide: Array, expected: Expected, dtype: torch.dtype, tolerance: Tolerance) -> Array:
+def _checked(values: Array, expected: Expected, dtype: torch.dtype, tolerance: Tolerance) -> Array:
     """Return the mask of elements that are checked."""
     truth = expected.truth
-    checked = np.abs(truth.values) <= _largest_checked(dtype, tolerance)
+    functions = functions_of(values)
+    checked = functions.abs(truth.values) <= _largest_checked(dtype, tolerance)
     if truth.finite is not None:
         checked &= truth.finite
     if expected.in_range is not None:
         checked &= expected.in_range
     if expected.may_overflow:
-        checked &= np.isfinite(wide)
+        checked &= functions.isfinite(values)
     if not expected.checks_noise:
         checked &= ~_noise(expected)
     return checked
@@ -136,14 +140,14 @@ def sketch(name: str, got: torch.Tensor, *, seed: int) -> Sketch:
 def _wrong_map(error: Array, tolerance: Tolerance) -> Spread:
     """Return a map of each element's error in units of the tolerance of its tile."""
     with np.errstate(invalid="ignore"):
-        rows = tiles(np.abs(error)) / tolerance.per_tile[:, None]
-    each = np.nan_to_num(rows, nan=math.inf, posinf=math.inf).reshape(-1)[: error.size]
+        rows = tiles(np.abs(on_cpu(error))) / on_cpu(tolerance.per_tile)[:, None]
+    each = np.nan_to_num(rows, nan=math.inf, posinf=math.inf).reshape(-1)[: count(error)]
     return error_map.largest(tuple(error.shape), each)
 
 
 def _unwritten_map(got: torch.Tensor) -> Spread | None:
     fresh = still_fresh(got)
-    return None if fresh is None else error_map.share(tuple(got.shape), fresh.reshape(-1).nonzero()[:, 0].numpy())
+    return None if fresh is None else error_map.share(tuple(got.shape), fresh.reshape(-1).nonzero()[:, 0].cpu().numpy())
 
 
 def _noise(expected: Expected) -> Array:
@@ -153,8 +157,8 @@ def _noise(expected: Expected) -> Array:
     """
     values = expected.truth.values
     is_noise = expected.rounding.per_tile > expected.truth.size.per_tile
-    rows = np.broadcast_to(is_noise[:, None], tiles(values).shape)
-    return rows.reshape(-1)[: values.size].reshape(values.shape)
+    rows = functions_of(values).broadcast_to(is_noise[:, None], tiles(values).shape)
+    return rows.reshape(-1)[: count(values)].reshape(values.shape)
 
 
 def _digest(values: torch.Tensor, *, may_hold_nan: bool = True) -> str:
@@ -166,7 +170,14 @@ def _digest(values: torch.Tensor, *, may_hold_nan: bool = True) -> str:
         else:
             values = values.masked_fill(nans, math.nan)
     raw = values.clone(memory_format=torch.contiguous_format).reshape(-1).view(torch.uint8)
-    return hashlib.sha256(raw.numpy().data).hexdigest()[:16]
+    whole_words = raw.numel() // 8 * 8
+    if raw.numel() <= COUNTED_BYTES:
+        return _sha256(raw)
+    return f"{counter_numbers.checksum(raw[:whole_words].view(torch.int64)):016x}{_sha256(raw[whole_words:])[:4]}"
+
+
+def _sha256(raw: torch.Tensor) -> str:
+    return hashlib.sha256(raw.cpu().numpy().data).hexdigest()[:16]
 
 
 def digests(results: Mapping[str, torch.Tensor], *, nans_are_alike: bool = True) -> dict[str, str]:
@@ -176,7 +187,8 @@ def digests(results: Mapping[str, torch.Tensor], *, nans_are_alike: bool = True)
 
 def _worst_element(amounts: Array, tile: int | None) -> tuple[int, ...]:
     """Return the index of the largest error, in one tile or in the whole tensor."""
-    if not amounts.size:
+    size = count(amounts)
+    if not size:
         return ()
     first = 0
     among = amounts
@@ -184,12 +196,12 @@ def _worst_element(amounts: Array, tile: int | None) -> tuple[int, ...]:
         rows = tiles(amounts)
         first = tile * rows.shape[-1]
         among = rows[tile]
-    flat = min(first + int(among.argmax()), amounts.size - 1)
-    return tuple(int(part) for part in np.unravel_index(flat, amounts.shape))
+    flat = min(first + int(among.argmax()), size - 1)
+    return tuple(int(part) for part in np.unravel_index(flat, tuple(amounts.shape)))
 
 
 def _measure(ratio: float, index: tuple[int, ...], got: Array, truth: Array) -> Measure:
-    if not truth.size:
+    if not count(truth):
         return Measure(ratio=0.0, index=(), got=0.0, expected=0.0)
     return Measure(ratio=float(ratio), index=index, got=float(got[index]), expected=float(truth[index]))
 
@@ -197,8 +209,12 @@ def _measure(ratio: float, index: tuple[int, ...], got: Array, truth: Array) -> 
 def _blocks(values: torch.Tensor, seed: int) -> tuple[torch.Tensor, ...]:
     """Return a few blocks of the flat tensor, in which every element has a random sign."""
     flat = values.reshape(-1)
-    generator = torch.Generator().manual_seed(seed)
-    signs = torch.randint(0, 2, flat.shape, generator=generator).to(torch.float64) * 2 - 1
+    if flat.numel() > counter_numbers.LARGE:
+        signs = counter_numbers.signs(seed, flat.numel(), flat.device)
+    else:
+        generator = torch.Generator().manual_seed(seed)
+        drawn = torch.randint(0, 2, flat.shape, generator=generator, device="cpu")
+        signs = drawn.to(flat.device).to(torch.float64) * 2 - 1
     return torch.tensor_split(flat * signs, min(SKETCHES, max(1, flat.numel())))
 
 

@@ -8,6 +8,7 @@ from typing import Any, cast
 import torch
 
 from harness.engines.torch.torch_seam import is_zeros_without_memory
+from harness.execution.array_functions import wide
 from harness.execution.inputs import detached
 from harness.execution.result_forms import OutputsDiffer, Tensors, forms, named
 from harness.execution.suite_arguments import arguments_for
@@ -60,9 +61,9 @@ def _is_still_to_be_written(error: NotImplementedError) -> bool:
     return is_statement and "/torch/" not in frame.f_code.co_filename
 
 
-def arrays(results: Tensors) -> dict[str, Array]:
-    """Return the results as NumPy arrays in float64."""
-    return {name: value.to(torch.float64).numpy() for name, value in results.items()}
+def arrays(results: Tensors, *, as_tensors: bool = False) -> dict[str, Array]:
+    """Return the results in float64, as arrays of NumPy or as tensors where they are."""
+    return {name: wide(value, as_tensor=as_tensors) for name, value in results.items()}
 
 
 def gradients(outputs: Tensors, leaves: Tensors, cotangents: Tensors) -> dict[str, torch.Tensor | None]:

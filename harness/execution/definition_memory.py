@@ -53,7 +53,7 @@ class DefinitionMemory:
     """Refuses cases whose definitions need too much memory.  It remembers sizes that were small enough."""
 
     def __init__(self, most_bytes: int = MOST_MIB * MIB) -> None:
-        self._most_bytes = most_bytes
+        self.most_bytes = most_bytes
         self._small: dict[Setting, list[Mapping[str, int]]] = {}
 
     def check(self, op: Op, case: Case) -> None:
@@ -62,15 +62,21 @@ class DefinitionMemory:
         Raises:
             CannotExecute: the definition needs more than the bound.
         """
+        if not self.allows(op, case):
+            raise CannotExecute(f"a definition that needs more than {self.most_bytes // MIB} MiB of memory")
+
+    def allows(self, op: Op, case: Case) -> bool:
+        """Return True if the definition needs no more than the bound."""
         if _likely_elements(op, case) < SURELY_SMALL:
-            return
+            return True
         setting = (case.op, case.absent, tuple(sorted(case.options.items())))
         small = self._small.setdefault(setting, [])
         if any(all(size <= known[name] for name, size in case.dims.items()) for known in small):
-            return
-        if estimated_bytes(op, case) > self._most_bytes:
-            raise CannotExecute(f"a definition that needs more than {self._most_bytes // MIB} MiB of memory")
-        small.append(case.dims)
+            return True
+        is_allowed = estimated_bytes(op, case) <= self.most_bytes
+        if is_allowed:
+            small.append(case.dims)
+        return is_allowed
 
 
 def _likely_elements(op: Op, case: Case) -> int:

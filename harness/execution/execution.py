@@ -4,10 +4,11 @@ It is the same for every engine.  `harness.execution.execution_hooks` has what a
 """
 
 from collections.abc import Callable, Generator, Iterator, Mapping
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
-from functools import cache, partial
-from typing import Any
+from functools import cache, partial, reduce
+from operator import and_
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -16,6 +17,7 @@ from harness.engines.torch.captured_graphs import HostRead
 from harness.engines.torch.outside_memory import AllocationWatch
 from harness.engines.torch.torch_seam import plain_torch
 from harness.errors import CannotExecute
+from harness.execution.array_functions import count, functions_of
 from harness.execution.captured_calls import CapturedCall, RepeatableCall, replay_captured, replay_on_two_streams
 from harness.execution.case_execution import (
     CaseExecution,
@@ -26,6 +28,7 @@ from harness.execution.case_execution import (
     source_of,
 )
 from harness.execution.compare import Noted, compare, digests, nan_result, sketch
+from harness.execution.counter_numbers import CPU
 from harness.execution.definition import Undefined, arrays, gradients, reference, with_zeros
 from harness.execution.definition_memory import DefinitionMemory
 from harness.execution.exact_comparison import SAMPLES, SPACING, STEP, ExactValues, compare_exact
@@ -38,6 +41,7 @@ from harness.execution.execution_hooks import (
     ObservedLaunches,
     TensorTransfer,
 )
+from harness.execution.gpu_judging import JudgingGpu, are_all_floats, differing, is_checked
 from harness.execution.hypothesis_notes import noting
 from harness.execution.inputs import (
     TORCH_DTYPES,
@@ -57,7 +61,7 @@ from harness.execution.oversized_tensors import SparseMemory, UnknownValues
 from harness.execution.picked_configs import picking
 from harness.execution.result_forms import OutputsDiffer, Tensors, differences, form_of, forms, in_type, named
 from harness.execution.rounding_borders import RandomRounding, neighbours_of
-from harness.execution.rounding_samples import BARE, IN_DOUBT, UNROUNDED, USUALLY, Sampling
+from harness.execution.rounding_samples import BARE, IN_DOUBT, UNROUNDED, USUALLY, Sampling, are_right
 from harness.execution.row_trials import (
     Allowance,
     Arrangement,
@@ -71,13 +75,23 @@ from harness.execution.row_trials import (
     output_cotangents,
 )
 from harness.execution.suite_arguments import arguments_for, results_asked_for
-from harness.execution.tolerance import NO_ERROR, Array, Expected, Neighbours, Truth, error_of, tolerance_of
+from harness.execution.tolerance import NO_ERROR, Array, Expected, Neighbours, Tolerance, Truth, error_of, tolerance_of
 from harness.model.case import FAR_FROM_ONE, Case, DType, Scale, ValueDistribution
 from harness.model.later_calls import GraphReplay
 from harness.model.op import Op
 from harness.model.paired_run import PairedRunRequest, Sketch
 from harness.model.product_precision import product_epsilon
-from harness.model.run import Ending, ExactComparison, FormMismatch, NanResult, Result, ResultForm, Role, Writer
+from harness.model.run import (
+    Ending,
+    ExactComparison,
+    FormMismatch,
+    GpuJudgement,
+    NanResult,
+    Result,
+    ResultForm,
+    Role,
+    Writer,
+)
 
 HALVES = (torch.float16, torch.bfloat16)
 """Products of numbers of eight bits, and of integers, are often stored in these."""
@@ -100,7 +114,7 @@ class LaterResults:
 class Execution(CaseExecution):
     """Runs cases of ops through the library, and compares the results with the op's definition."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - each is a part that an engine may add
         self,
         library_context: LibraryContext,
         on_new_thread: Callable[[], object] = lambda: None,
@@ -108,13 +122,20 @@ class Execution(CaseExecution):
         launches: ObservedLaunches = NO_LAUNCHES,
         transfer: TensorTransfer | None = None,
         observer: ExecutionObserver | None = None,
+        judging: JudgingGpu | None = None,
     ) -> None:
-        """Without a `transfer` the library gets the very tensors that were made, on the CPU."""
+        """Without a `transfer` the library gets the very tensors that were made, on the CPU.
+
+        `judging` is the GPU that judges larger cases, if one does.
+        """
         super().__init__(library_context, on_new_thread, launches=launches)
+        self._judging = judging
+        self._computing: Callable[[], AbstractContextManager[None]] = plain_torch
+        """The context of definitions and comparisons."""
         self._transfer = transfer
         self._observer = observer or NoObserver()
         self._writers: dict[str, Writer] = {}
-        self._memory = DefinitionMemory()
+        self._memory, self._gpu_memory = DefinitionMemory(), DefinitionMemory()
         self._compared_last: _ComparedCase | None = None
         self._exact_before: Mapping[str, Array] = {}
         """The exact values of the exact run before, of the same case."""
@@ -204,7 +225,44 @@ class Execution(CaseExecution):
         computed = self._compute(op, case)
         if case.scale is Scale.OVERSIZED:
             return ()
-        return self._compared(computed, is_shared=self._launches.is_compared(case))
+        is_shared = self._launches.is_compared(case)
+        if computed.judging is None:
+            return self._compared(computed, is_shared=is_shared)
+        return self._judged(computed.judging, computed, is_shared=is_shared)
+
+    def _judged(self, gpu: JudgingGpu, computed: "_Computed", *, is_shared: bool) -> tuple[Result, ...]:
+        """Judge a case on the GPU, and let the CPU decide if a result is not right, or if it checks this case."""
+        results = self._judged_on(gpu, computed, is_shared=is_shared)
+        of_gpu, self._compared_last = self._compared_last, None
+        is_settled = results is not None and are_right(results) and not self.mismatches and not self.is_undefined
+        is_large = not self._memory.allows(computed.op, computed.case)
+        if results is not None and (is_large or (is_settled and not is_checked(computed.op, computed.case))):
+            self.judged_on_gpu = GpuJudgement(is_checked=False)
+            return results
+        if is_large:
+            raise CannotExecute("a definition for which the GPU has no memory left")
+        self.is_undefined, self.nans = False, ()
+        results = self._compared(computed.moved_to(None), is_shared=is_shared)
+        by_cpu = self._compared_last
+        if of_gpu is not None and by_cpu is not None:
+            self.judged_on_gpu = GpuJudgement(is_checked=True, differing=differing(of_gpu.expected, by_cpu.tolerances))
+        return results
+
+    def _judged_on(self, gpu: JudgingGpu, computed: "_Computed", *, is_shared: bool) -> tuple[Result, ...] | None:
+        """Judge a case on the GPU alone; return None if it cannot."""
+        if not are_all_floats(computed.results.values()):
+            return None
+        try:
+            return self._judged_alone(gpu, computed, is_shared=is_shared)
+        except torch.OutOfMemoryError:  # other processes have the memory
+            return None
+
+    def _judged_alone(self, gpu: JudgingGpu, computed: "_Computed", *, is_shared: bool) -> tuple[Result, ...]:
+        self._computing = gpu.computing
+        try:
+            return self._compared(computed.moved_to(gpu), is_shared=is_shared)
+        finally:
+            self._computing = plain_torch
 
     def _sketches(self, op: Op, request: PairedRunRequest) -> tuple[Sketch, ...]:
         """Compute the case without a reference, since both runs have the same tolerances.
@@ -217,7 +275,9 @@ class Execution(CaseExecution):
         if case.scale is Scale.OVERSIZED:
             return ()
         if product_epsilon(self._launches.dot_precisions()) != product_epsilon(request.dot_precisions):
-            return tuple(map(Sketch.of, self._compared(computed, is_shared=True)))
+            if computed.judging is None:
+                return tuple(map(Sketch.of, self._compared(computed, is_shared=True)))
+            return tuple(map(Sketch.of, self._judged_alone(computed.judging, computed, is_shared=True)))
         with self._timed("compare"), plain_torch():
             return tuple(sketch(name, value, seed=case.seed) for name, value in computed.results.items())
 
@@ -329,17 +389,19 @@ class Execution(CaseExecution):
     ) -> "_Computed":
         """Make the inputs, and call the library forward and backward, in the context `around`."""
         with picking(op, case) as called:
-            tensors = drawn or DrawnTensors()
-            computed = self._compute_picked(op, case, is_again=is_again, around=around, tensors=tensors)
+            computed = self._compute_picked(op, case, is_again=is_again, around=around, drawn=drawn)
         if not is_again:
             self.unasked = tuple(picked.function for picked in case.picked if picked.function not in called)
         return computed
 
     def _compute_picked(
-        self, op: Op, case: Case, *, is_again: bool, around: LibraryContext | None, tensors: "DrawnTensors"
+        self, op: Op, case: Case, *, is_again: bool, around: LibraryContext | None, drawn: "DrawnTensors | None"
     ) -> "_Computed":
         self._observer.on_begin(case, is_again=is_again)
-        self._check_memory(op, case)
+        # Rows in other company, and exact runs, are compared on the CPU.
+        judging = self._judging_of(op, case) if drawn is None and around is None else None
+        self._check_memory(op, case, judging)
+        tensors = drawn or (DrawnTensors() if judging is None else DrawnTensors.on(judging.place_of_inputs(op)))
         sparse_memory = partial(SparseMemory, UnknownValues())
         context = sparse_memory if case.scale is Scale.OVERSIZED else around or self._library_context
         with self._timed("inputs"), plain_torch():
@@ -354,15 +416,16 @@ class Execution(CaseExecution):
         with self._timed("inputs"), plain_torch():
             self._observer.on_outputs(outputs)
             undefined = _fitted(undefined_outputs(op, case, {**dict.fromkeys(declared), **kept}), outputs)
-            drawn = without_cells(tensors.cotangents(case, outputs), undefined)
-            kept_cotangents, cotangents = self._passed(case, drawn)
+            made = without_cells(tensors.cotangents(case, outputs), undefined)
+            kept_cotangents, cotangents = self._passed(case, made)
         leaves = {name: value for name in op.wanted_gradients(case) if (value := inputs[name]) is not None}
         asked = results_asked_for(op.reference, outputs, {*declared, *op.settings(case)})
         with self._timed("backward"):
             work = partial(_backward, context, notes, outputs, leaves, cotangents)
             # With CUDA tensors, torch itself runs backward in another thread.
             wanted = work() if self._transfer else self._calls.in_backward_thread(work)
-        results = self._blanked(self._returned({**outputs, **with_zeros(wanted, leaves)}), undefined)
+        returned_results = {**outputs, **with_zeros(wanted, leaves)}
+        results = self._blanked(self._returned(returned_results, judging), undefined)
         return _Computed(
             op=op,
             case=case,
@@ -372,11 +435,21 @@ class Execution(CaseExecution):
             outputs=forms(returned),
             unused=frozenset(name for name, gradient in wanted.items() if gradient is None),
             undefined=undefined,
+            judging=judging,
         )
 
-    def _check_memory(self, op: Op, case: Case) -> None:
+    def _judging_of(self, op: Op, case: Case) -> JudgingGpu | None:
+        """Return the GPU that judges the case, if one does."""
+        gpu = self._judging
+        return gpu if gpu is not None and gpu.takes(op, case) else None
+
+    def _check_memory(self, op: Op, case: Case, judging: JudgingGpu | None) -> None:
         if case.scale is not Scale.OVERSIZED:
-            self._memory.check(op, case)
+            if judging is None:
+                self._memory.check(op, case)
+            elif not self._memory.allows(op, case):
+                self._gpu_memory.most_bytes = judging.most_bytes()
+                self._gpu_memory.check(op, case)
         elif self._transfer:
             raise CannotExecute("an oversized case, of which a few programs run,")
 
@@ -409,11 +482,11 @@ class Execution(CaseExecution):
         with self._timed("forward"):
             return self._calls.call(case.context, forward)
 
-    def _returned(self, results: Tensors) -> Tensors:
-        """Return the results on the CPU, and note their writers before: launches know tensors by their addresses."""
+    def _returned(self, results: Tensors, judging: JudgingGpu | None) -> Tensors:
+        """Return the results where they are judged; note their writers before: launches know tensors by addresses."""
         with self._timed("transfer"):
             self._writers = {name: self._launches.writer_of(value) for name, value in results.items()}
-            if self._transfer is None:
+            if self._transfer is None or judging is not None:
                 return results
             return {name: self._transfer.to_cpu(value) for name, value in results.items()}
 
@@ -434,7 +507,7 @@ class Execution(CaseExecution):
         """
         self._compared_last = None
         try:
-            with self._timed("reference"), plain_torch():
+            with self._timed("reference"), self._computing():
                 products = product_epsilon(self._launches.dot_precisions())
                 rounding = RandomRounding(epsilon=rounding_unit(computed.case.dtype), products=products)
                 defined = _define(computed, rounding, is_shared=is_shared)
@@ -444,7 +517,7 @@ class Execution(CaseExecution):
             self.mismatches = differences(computed.outputs, expected)
             return ()
         except Undefined:
-            with self._timed("compare"), plain_torch():
+            with self._timed("compare"), self._computing():
                 self.is_undefined, self.nans = True, self._nans(computed)
             return ()
         *samplings, last = (USUALLY, IN_DOUBT) if is_shared else (BARE, UNROUNDED, USUALLY, IN_DOUBT)
@@ -466,9 +539,9 @@ class Execution(CaseExecution):
         )
 
     def _sampled(self, computed: "_Computed", defined: "_Defined", sampling: Sampling) -> tuple[Result, ...]:
-        with self._timed("reference"), plain_torch():
+        with self._timed("reference"), self._computing():
             expected = self._expect(computed, defined, sampling)
-        with self._timed("compare"), plain_torch():
+        with self._timed("compare"), self._computing():
             self._exact_before = {}
             self._compared_last = _ComparedCase(computed=computed, defined=defined, expected=expected)
             noted = Noted(sketch_seed=defined.sketch_seed, has_error_map=sampling.may_blame)
@@ -483,7 +556,7 @@ class Execution(CaseExecution):
         spacing = limits.smallest_normal * limits.eps if case.dtype is DType.FP16 else 0.0
         products = product_epsilon(self._launches.dot_precisions())
         rounded: list[Mapping[str, Array]] = []
-        largest = max((truth.values.size for truth in defined.truth.values()), default=0)
+        largest = max((count(truth.values) for truth in defined.truth.values()), default=0)
         may_overflow = False
         for sample in range(sampling.runs(largest)):
             seed = JITTER_SEEDS * case.seed + sample
@@ -493,7 +566,8 @@ class Execution(CaseExecution):
                 jitter.records_largest = not sample and (case.dtype is DType.FP16 or case.values in FAR_FROM_ONE)
                 rounded.append(_moved(computed, defined))
             may_overflow |= jitter.largest * HEADROOM > limits.max
-        eager = arrays(defined.eager()) if sampling.has_baseline else None
+        as_tensors = defined.is_of_tensors
+        eager = arrays(defined.eager(), as_tensors=as_tensors) if sampling.has_baseline else None
         neighbours = defined.neighbours() if _has_other_integers(computed, defined) else {}
 
         def settled(name: str, values: Array) -> Array:
@@ -504,7 +578,7 @@ class Execution(CaseExecution):
                 role=Role.GRADIENT if name.startswith("d:") else Role.OUTPUT,
                 truth=truth,
                 in_range=_all_of(
-                    None if eager is None else np.isfinite(eager[name]),
+                    None if eager is None else functions_of(eager[name]).isfinite(eager[name]),
                     None if defined.infinity_as_nan is None else np.isfinite(defined.infinity_as_nan[name]),
                     None if (cells := computed.undefined.get(name)) is None else ~cells.numpy(),
                     independent_of_taint(op, case, name),
@@ -539,6 +613,11 @@ class DrawnTensors:
     inputs: Callable[[Op, Case], Mapping[str, torch.Tensor | None]] = make_inputs
     cotangents: Callable[[Case, Tensors], Tensors] = make_cotangents
 
+    @classmethod
+    def on(cls, device: torch.device) -> Self:
+        """Return the drawing from the case's seed, of large tensors on this device."""
+        return cls(inputs=partial(make_inputs, large_on=device), cotangents=partial(make_cotangents, large_on=device))
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Computed:
@@ -557,6 +636,23 @@ class _Computed:
     """The gradients that are zeros because the library returns none."""
     undefined: Tensors
     """By output, the mask of the cells that the op leaves undefined."""
+    judging: JudgingGpu | None
+    """The GPU that judges it, where the results are; None if they are on the CPU."""
+
+    def moved_to(self, gpu: JudgingGpu | None) -> Self:
+        """Return the same tensors on the GPU that judges them, or on the CPU."""
+        device = CPU if gpu is None else gpu.device
+
+        def moved(value: torch.Tensor) -> torch.Tensor:
+            return value.detach().to(device).requires_grad_(value.requires_grad and value.is_leaf)
+
+        return replace(
+            self,
+            inputs={name: None if value is None else moved(value) for name, value in self.inputs.items()},
+            cotangents={name: moved(value) for name, value in self.cotangents.items()},
+            results={name: moved(value) for name, value in self.results.items()},
+            judging=gpu,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -577,6 +673,8 @@ class _Defined:
     """What right kernels may give for integer results; computed at the first call."""
     sketch_seed: int | None
     """The seed of the sketches of results; None if no other run is compared with this one."""
+    is_of_tensors: bool
+    """True if tensors stand for arrays of NumPy: the results are judged on a GPU."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -587,21 +685,32 @@ class _ComparedCase:
     defined: _Defined
     expected: Mapping[str, Expected]
 
+    @property
+    def tolerances(self) -> Mapping[str, tuple[Expected, Tolerance]]:
+        """By result, what it should be and its tolerance."""
+        results, slack = self.computed.results, self.computed.op.slack
+        return {
+            name: (expected, tolerance_of(expected, results[name].dtype, slack))
+            for name, expected in self.expected.items()
+            if name in results
+        }
+
 
 def _define(computed: _Computed, rounding: RandomRounding, *, is_shared: bool) -> _Defined:
     case, inputs = computed.case, computed.inputs
     defining = partial(reference, computed.op, case, cotangents=computed.cotangents)
-    exact = defining(inputs, dtype=torch.float64)
+    exact, as_tensors = defining(inputs, dtype=torch.float64), computed.judging is not None
     as_nan = None
     if case.values is ValueDistribution.NAN_TAINTED and holds_infinity(inputs):
         as_nan = arrays(defining(infinity_as_nan(inputs), dtype=torch.float64))
     return _Defined(
-        truth={name: Truth.of(values) for name, values in arrays(exact).items()},
+        truth={name: Truth.of(values) for name, values in arrays(exact, as_tensors=as_tensors).items()},
         is_float={name: value.is_floating_point() for name, value in exact.items()},
         infinity_as_nan=as_nan,
         eager=cache(lambda: defining(inputs, dtype=computing_type(case.dtype))),
         neighbours=cache(lambda: neighbours_of(lambda: defining(inputs, dtype=torch.float64), rounding)),
         sketch_seed=case.seed if is_shared else None,
+        is_of_tensors=as_tensors,
     )
 
 
@@ -674,7 +783,7 @@ def _broadcasts(shape: torch.Size, to: torch.Size) -> bool:
 def _all_of(*masks: Array | None) -> Array | None:
     """Return the elements in all of the masks; None for all elements."""
     held = [mask for mask in masks if mask is not None and not mask.all()]
-    return np.logical_and.reduce(held) if held else None
+    return reduce(and_, held) if held else None
 
 
 def _moved(computed: _Computed, defined: _Defined) -> Mapping[str, Array]:
@@ -683,7 +792,8 @@ def _moved(computed: _Computed, defined: _Defined) -> Mapping[str, Array]:
     An index that follows from a number, as the place of a quantile, may be moved beyond the last one.
     """
     try:
-        return arrays(reference(computed.op, computed.case, computed.inputs, computed.cotangents, torch.float64))
+        moved = reference(computed.op, computed.case, computed.inputs, computed.cotangents, torch.float64)
+        return arrays(moved, as_tensors=defined.is_of_tensors)
     except (IndexError, RuntimeError) as error:
         if ending_by_text(error) is not None:
             raise

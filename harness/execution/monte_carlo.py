@@ -111,11 +111,11 @@ class Jitter(OperatorMode):
             return
         if self.records_largest:
             self.largest = max(self.largest, _largest(value))
-        for part, noise in self._drawn(value, _factors(scale)):
+        for part, noise in self._drawn(value, _factors(scale, value.device)):
             part.mul_(noise)
         if self._spacing:
             zeros = value == 0  # zeros are exact
-            for part, noise in self._drawn(value, _steps(self._spacing)):
+            for part, noise in self._drawn(value, _steps(self._spacing, value.device)):
                 part.add_(noise)
             value.masked_fill_(zeros, 0.0)
 
@@ -167,23 +167,24 @@ def _terms_of(summed: torch.Tensor, sums: torch.Tensor) -> int:
 
 
 @lru_cache(maxsize=32)
-def _factors(scale: float) -> torch.Tensor:
-    return 1 + scale * _noise()
+def _factors(scale: float, device: torch.device) -> torch.Tensor:
+    return 1 + scale * _noise(device)
 
 
-@lru_cache(maxsize=2)
-def _steps(spacing: float) -> torch.Tensor:
-    return spacing * _noise()
+@lru_cache(maxsize=4)
+def _steps(spacing: float, device: torch.device) -> torch.Tensor:
+    return spacing * _noise(device)
 
 
 @cache
-def _noise() -> torch.Tensor:
+def _noise(device: torch.device) -> torch.Tensor:
     """Return uniform noise in [-1, 1], two times in a row.
 
     It is drawn once, since drawing costs more than the whole reference of a small case.
     """
     generator = torch.Generator().manual_seed(0)
-    return (2 * torch.rand(NOISE_ELEMENTS, generator=generator, dtype=torch.float64) - 1).repeat(2)
+    drawn = torch.rand(NOISE_ELEMENTS, generator=generator, dtype=torch.float64, device="cpu")
+    return (2 * drawn - 1).repeat(2).to(device)
 
 
 class _Nature(Enum):

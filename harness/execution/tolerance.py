@@ -28,22 +28,24 @@ million tiles.  The F distribution's quantile is 20 for eight samples of one ele
 A row may be one random number times a vector, as in the gradient of attention.  Therefore the rounding of a row is at
 least that of the whole tensor.
 
-This file uses NumPy: most results are small, and each step takes a third of torch's time.
+`array_functions` tells arrays of NumPy from tensors on a GPU, on which large results are judged.
 """
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, reduce
 from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
 import torch
 
+from harness.execution.array_functions import count, functions_of, is_tensor, largest, sums_of_squares, wide, zeros
 from harness.model.run import Role
 
 Array = npt.NDArray[Any]
+"""On a GPU, a tensor stands for it."""
 
 TILE = 64
 """Elements of a tile of a vector."""
@@ -89,12 +91,13 @@ class Truth:
 
     @classmethod
     def of(cls, values: Array) -> Self:
-        largest = float(np.abs(values).max(initial=0.0))
-        if math.isfinite(largest):
-            return cls(values=values, finite=None, largest=largest, size=sizes(values))
-        finite = np.isfinite(values)
-        rest = np.where(finite, values, 0.0)
-        return cls(values=values, finite=finite, largest=float(np.abs(rest).max(initial=0.0)), size=sizes(rest))
+        most = largest(values)
+        if math.isfinite(most):
+            return cls(values=values, finite=None, largest=most, size=sizes(values))
+        functions = functions_of(values)
+        finite = functions.isfinite(values)
+        rest = functions.where(finite, values, 0.0)
+        return cls(values=values, finite=finite, largest=largest(rest), size=sizes(rest))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,25 +145,28 @@ class Expected:
 
 def tiles(values: Array) -> Array:
     """Return the tiles of a tensor as rows: its own rows, or parts of 64 elements of a vector, padded with zeros."""
-    if not values.size:
+    size = count(values)
+    if not size:
         return values.reshape(0, 1)
     if values.ndim > 1:
         return values.reshape(-1, values.shape[-1])
-    if values.size <= TILE:
+    if size <= TILE:
         return values.reshape(1, -1)
-    padded = np.zeros((-(-values.size // TILE), TILE), dtype=values.dtype)
-    padded.reshape(-1)[: values.size] = values
+    padded = zeros(values, (-(-size // TILE), TILE))
+    padded.reshape(-1)[:size] = values
     return padded
 
 
 def sizes(values: Array) -> Errors:
     """Return the root-mean-square of each tile and of the whole."""
-    if not values.size:
-        return Errors(per_tile=np.zeros(0), whole=0.0)
+    size = count(values)
+    if not size:
+        return Errors(per_tile=zeros(values, 0), whole=0.0)
     rows = tiles(values)
     with np.errstate(over="ignore", invalid="ignore"):
-        sums = np.einsum("ij,ij->i", rows, rows)
-        return Errors(per_tile=np.sqrt(sums / rows.shape[1]), whole=math.sqrt(float(sums.sum()) / values.size))
+        sums = sums_of_squares(rows)
+        per_tile = functions_of(sums).sqrt(sums / rows.shape[1])
+        return Errors(per_tile=per_tile, whole=math.sqrt(float(sums.sum()) / size))
 
 
 def error_of(results: Sequence[Array], truth: Truth) -> Errors:
@@ -171,15 +177,19 @@ def error_of(results: Sequence[Array], truth: Truth) -> Errors:
         each = [_sizes_of_finite(result - truth.values) for result in results]
     if len(each) == 1:
         return each[0]
-    squares = np.stack([np.square(errors.per_tile) for errors in each]).mean(0)
-    return Errors(per_tile=np.sqrt(squares), whole=math.sqrt(sum(errors.whole**2 for errors in each) / len(each)))
+    functions = functions_of(each[0].per_tile)
+    squares = functions.stack([functions.square(errors.per_tile) for errors in each]).mean(0)
+    return Errors(
+        per_tile=functions.sqrt(squares), whole=math.sqrt(sum(errors.whole**2 for errors in each) / len(each))
+    )
 
 
 def largest_error_of(results: Sequence[Array], truth: Truth) -> Errors:
     """Return for each tile, and for the whole, the error of the result that is worst there."""
     each = [error_of([result], truth) for result in results]
-    tiles = np.stack([errors.per_tile for errors in each])
-    return Errors(per_tile=tiles.max(0), whole=max(errors.whole for errors in each))
+    functions = functions_of(each[0].per_tile)
+    per_tile = reduce(functions.maximum, (errors.per_tile for errors in each))
+    return Errors(per_tile=per_tile, whole=max(errors.whole for errors in each))
 
 
 def sampling_factor(count: int) -> float:
@@ -196,14 +206,19 @@ def tolerance_of(expected: Expected, dtype: torch.dtype, slack: float) -> Tolera
     floor, smallest = _floor(dtype, expected.partial), _smallest(dtype)
     return Tolerance(
         whole=slack * baseline.whole
-        + sampling_factor(samples * values.size) * rounding.whole
+        + sampling_factor(samples * count(values)) * rounding.whole
         + floor * size.whole
         + ONE_ROUNDING * own.whole
         + smallest,
-        per_tile=slack * np.maximum(baseline.per_tile, baseline.whole)
-        + sampling_factor(samples * columns) * np.maximum(rounding.per_tile, rounding.whole)
-        + (floor * np.maximum(size.per_tile, size.whole) + ONE_ROUNDING * own.per_tile + smallest),
+        per_tile=slack * _not_below_whole(baseline)
+        + sampling_factor(samples * columns) * _not_below_whole(rounding)
+        + (floor * _not_below_whole(size) + (0.0 if own is NO_ERROR else ONE_ROUNDING * own.per_tile) + smallest),
     )
+
+
+def _not_below_whole(errors: Errors) -> Any:
+    """Return the error of each tile, at least that of the whole tensor."""
+    return 0.0 if errors is NO_ERROR else errors.per_tile.clip(errors.whole)
 
 
 @cache
@@ -216,11 +231,11 @@ def _floor(dtype: torch.dtype, partial: float) -> float:
 
 def _error_of_rounding(truth: Truth, dtype: torch.dtype) -> Errors:
     """Return the error of the truth in eight bits; none in other types, whose floor covers it."""
-    if dtype.itemsize > 1 or not dtype.is_floating_point or not truth.values.size:
+    if dtype.itemsize > 1 or not dtype.is_floating_point or not count(truth.values):
         return NO_ERROR
     limits = torch.finfo(dtype)
-    nearest = torch.from_numpy(truth.values).clamp(limits.min, limits.max).to(dtype)
-    return error_of([nearest.to(torch.float64).numpy()], truth)
+    nearest = torch.as_tensor(truth.values).clamp(limits.min, limits.max).to(dtype)
+    return error_of([wide(nearest, as_tensor=is_tensor(truth.values))], truth)
 
 
 @cache
@@ -235,4 +250,6 @@ def _smallest(dtype: torch.dtype) -> float:
 def _sizes_of_finite(values: Array) -> Errors:
     """Return the sizes of the finite elements; most often all are."""
     errors = sizes(values)
-    return errors if math.isfinite(errors.whole) else sizes(np.nan_to_num(values, nan=0.0, posinf=0.0, neginf=0.0))
+    if math.isfinite(errors.whole):
+        return errors
+    return sizes(functions_of(values).nan_to_num(values, nan=0.0, posinf=0.0, neginf=0.0))

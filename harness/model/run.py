@@ -705,6 +705,16 @@ class Hardware:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class GpuJudgement:
+    """How the definition of a case that ran on a hardware GPU was computed: on that GPU too."""
+
+    is_checked: bool
+    """True if the CPU computed it as well, and decided."""
+    differing: tuple[str, ...] = ()
+    """Names of the results whose definitions in float64 differ between GPU and CPU by more than rounding."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
     """The facts of one case on one engine."""
 
@@ -753,6 +763,8 @@ class Run:
     """None unless both the virtual and a hardware GPU ran."""
     hardware: Hardware | None = None
     """None on the virtual GPU."""
+    judged_on_gpu: GpuJudgement | None = None
+    """None if the CPU alone judged the results."""
     overtime: Overtime | None = None
     """None if it ended within the usual time limit."""
     sanitizer: Sanitized | None = None

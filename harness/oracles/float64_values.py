@@ -8,7 +8,7 @@ from math import isfinite, prod
 from harness.model.flaw_kind import FlawKind
 from harness.model.picture import Amount, Shading
 from harness.model.run import Measure, Result, Run
-from harness.model.verdict import Abstain, Extent, Fail, Pass, Verdict
+from harness.model.verdict import Abstain, Extent, Fail, Pass, Severity, Verdict
 from harness.oracles.base import Evidence, SingleRunOracle
 from harness.oracles.endings import unfinished
 from harness.oracles.likely_cause import MEMORY, likely_cause, reads_fresh_integers
@@ -30,6 +30,10 @@ FAR = 10.0
 DECIDED_EXACTLY = "`wrong-value` and `precision` decide: the case was computed in exact arithmetic"
 INTEGER_KINDS = ("int", "uint", "bool")
 """The beginnings of the names of types that are compared to the bit."""
+OTHER_DEFINITION = (
+    "The CPU's values count.  An operator of torch that the definition uses is wrong on one of the two, or gives other "
+    "results each time."
+)
 NOT_FINITE = "NaN or infinity spreads from here through everything that is computed later."
 
 
@@ -57,8 +61,9 @@ class Float64Values(SingleRunOracle):
         for result in (candidate for candidate in wrong if candidate.name not in elsewhere):
             tensor = result.writer or ("", result.name)
             worst[tensor] = max(worst.get(tensor, result), result, key=error_in_tolerances)
-        if worst:
-            return tuple(self._fail(run, result) for result in worst.values())
+        doubts = self._doubts_of_definitions(run)
+        if worst or doubts:
+            return (*(self._fail(run, result) for result in worst.values()), *doubts)
         if wrong:
             return (Abstain(oracle=self.name, reason=DECIDED_EXACTLY),)
         if reason := unfinished(run):
@@ -69,6 +74,18 @@ class Float64Values(SingleRunOracle):
         if elements and elements == sum(result.unjudged for result in run.results):
             return (Abstain(oracle=self.name, reason="every result leaves the range of the case's type"),)
         return (Pass(oracle=self.name),)
+
+    def _doubts_of_definitions(self, run: Run) -> tuple[Fail, ...]:
+        """Return a warning for each result whose definition the GPU computes otherwise than the CPU."""
+        names = () if run.judged_on_gpu is None else run.judged_on_gpu.differing
+        return tuple(
+            Fail(
+                signature=self.signature(run, kernel="", place=f"the definition of {name}", severity=Severity.WARNING),
+                message=f"in float64, the definition of {name} gives other values on the GPU than on the CPU",
+                meaning=OTHER_DEFINITION,
+            )
+            for name in names
+        )
 
     def _fail(self, run: Run, result: Result) -> Fail:
         worst = worst_measure(result)

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from harness.model.run import FormMismatch, Result, ResultForm, TimedOut, UninitialisedRead
+from harness.model.run import FormMismatch, GpuJudgement, Result, ResultForm, TimedOut, UninitialisedRead
 from harness.model.verdict import Abstain, Outcome, Severity
 from harness.oracles import registry
 from harness.oracles.config_invariance import ConfigInvariance
@@ -46,6 +46,14 @@ class TestValues:
     def test_every_wrong_result_fails_once(self) -> None:
         wrong = (result("y", whole=2.0, worst_tile=3.0), result("d:x", whole=4.0))
         assert len(judge(Float64Values(), run(results=wrong))) == 2
+
+    def test_a_definition_that_the_gpu_computes_otherwise_is_a_warning(self) -> None:
+        judgement = GpuJudgement(is_checked=True, differing=("d:x",))
+        fail = only_failure(Float64Values(), replace(run(results=(result(),)), judged_on_gpu=judgement))
+        assert fail.signature.severity is Severity.WARNING
+        assert fail.message == "in float64, the definition of d:x gives other values on the GPU than on the CPU"
+        checked = replace(run(results=(result(),)), judged_on_gpu=GpuJudgement(is_checked=True))
+        assert judge(Float64Values(), checked) == ["pass"]
 
     def test_nan_fails(self) -> None:
         assert judge(Float64Values(), run(results=(result(whole=NAN, worst_tile=NAN, nonfinite=4),))) == [

@@ -19,6 +19,7 @@ from harness.engines.cuda.sanitizers.fpsan_runs import Bits, compare_configs
 from harness.engines.cuda.sanitizers.instrumentation import Instrumenting
 from harness.engines.cuda.sanitizers.instrumented_builds import InstrumentedBuilds, enable_instrumentation, obstacle
 from harness.engines.cuda.sanitizers.sanitized_memory import memory_for
+from harness.engines.cuda.sanitizers.sanitizer_command import VARIABLE
 from harness.engines.torch.gpu_properties import gpu_properties
 from harness.engines.torch.inductor.inductor_emulation import load_dynamo
 from harness.engines.torch.native_refusals import refuse_cuda_graphs
@@ -28,6 +29,7 @@ from harness.engines.triton.hardware_driver import RealDriver
 from harness.errors import WorkerError
 from harness.execution.execution import Execution
 from harness.execution.execution_hooks import ObservedLaunches, with_failed_kernel
+from harness.execution.gpu_judging import MEMORY_SHARE, JudgingGpu
 from harness.execution.paired_run_policy import is_sampled, order_matters, with_another_config
 from harness.execution.reruns import needs_other_rows, recording
 from harness.execution.row_checks import Work, check_rows
@@ -146,6 +148,7 @@ class CudaEngine:
             memory=(*case_launches.memory, *case_launches.scratch, *case_launches.foreign),
             repeated=repeated,
             rows=rows,
+            judged_on_gpu=self._execution.judged_on_gpu,
             instrumented=self._sanitizer_report(case_launches),
             seconds=self._seconds_by_phase(),
         )
@@ -210,7 +213,15 @@ class CudaEngine:
                 is_compared=lambda case: is_sampled(case) or order_matters(self._case_launches.launches, ()),
             ),
             transfer=memory,
+            judging=None
+            if self._is_sanitized
+            else JudgingGpu(device=torch.device("cuda"), most_bytes=_definition_bytes),
         )
+
+    @property
+    def _is_sanitized(self) -> bool:
+        """True if a sanitizer watches every kernel of the process, also torch's own."""
+        return self._instrumentation is not None or VARIABLE in os.environ
 
     def _dot_precisions(self) -> set[str]:
         return {precision for launch in self._case_launches.launches for precision in launch.dot_precisions}
@@ -272,7 +283,7 @@ class CudaEngine:
         """Run rows of the case in other company, if it asks for that."""
         launches = tuple(before.launches)
         first = Run(case=case, engine=self.traits.name, ending=ending, launches=launches, results=results)
-        if not needs_other_rows(op, first):
+        if self._execution.judged_on_gpu is not None or not needs_other_rows(op, first):
             return None
 
         def trial(_: Arrangement, work: Work) -> tuple[Ending, RowComparison, tuple[Launch, ...]]:
@@ -304,6 +315,12 @@ class CudaEngine:
     def _case_launches(self) -> CudaCaseLaunches:
         assert self._launches is not None
         return self._launches.case_launches
+
+
+def _definition_bytes() -> int:
+    """Return the memory that a definition may take on the GPU."""
+    _, total = torch.cuda.mem_get_info()
+    return total // MEMORY_SHARE
 
 
 def _faults(rows: RowCheck | None) -> Iterator[Faulted]:
