@@ -17,6 +17,9 @@ from typing import Any
 import torch
 
 Pair = tuple[torch.Tensor, torch.Tensor]
+LONG = 512
+"""Sequences of more steps are computed in blocks, where the definition knows how."""
+BLOCK = 8
 
 
 def scale_of(q: torch.Tensor, scale: float | None) -> float:
@@ -69,6 +72,8 @@ def additive(
 
     With a `bonus` u `[H, K]`, a query reads the past, and its own key times u.
     """
+    if q.shape[1] > LONG and value_decay is None and bonus is None:
+        return additive_in_blocks(q, k, v, log_decay, state)
     current = first(q, v, state)
     reads, writes, values, last_sum, last_value_sum = q, k, v, None, None
     if log_decay is not None:
@@ -101,6 +106,60 @@ def additive(
     if last_sum is not None:
         last = last * last_sum.exp().unsqueeze(3)
     return (o if bonus is None else o + (q * bonus * k).sum(-1, keepdim=True) * v), last
+
+
+def additive_in_blocks(
+    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, log_decay: torch.Tensor | None, state: torch.Tensor | None
+) -> Pair:
+    """`additive` with a loop over some blocks of blocks alone: within a block, a query reads each key by itself."""
+    length = q.shape[1]
+    g = torch.zeros_like(k) if log_decay is None else log_decay
+    g, sums = factored(g)
+    reads, writes, gates = blocks_of(q * sums.exp()), blocks_of(k * (-sums).exp()), blocks_of(g)
+    values = blocks_of(v)
+    decays = pairs(gates)
+    scores = (reads.mT.unsqueeze(-1) * writes.mT.unsqueeze(-2) * decays).sum(-3)
+    changes = (writes.mT * decays[..., -1, :]) @ values
+    after = states(gates.sum(2), changes, first(q, v, state))
+    before = torch.cat([first(q, v, state).unsqueeze(1), after[:, :-1]], 1)
+    o = scores @ values + (reads * gates.cumsum(2).exp()) @ before
+    o, last = gathered([o.flatten(1, 2)[:, :length]], after[:, -1], q, v)
+    return o, last * sums[:, -1].exp().unsqueeze(3)
+
+
+def states(log_decay: torch.Tensor, changes: torch.Tensor, start: torch.Tensor) -> torch.Tensor:
+    """All `S_m = exp(g_m) * S_{m-1} + C_m`, of g `[N, M, K]` and C `[N, M, K, V]`, from `[N, K, V]`."""
+    length = changes.shape[1]
+    if length <= BLOCK * BLOCK:
+        found = [start]
+        for decay, change in zip(log_decay.exp().unsqueeze(-1).unbind(1), changes.unbind(1), strict=True):
+            found.append(torch.addcmul(change, found[-1], decay))
+        return torch.stack(found[1:], 1)
+    gates, inner = padded(log_decay), padded(changes).transpose(2, 3)
+    inner = (pairs(gates) @ inner).transpose(2, 3)
+    after = states(gates.sum(2), inner[:, :, -1], start)
+    before = torch.cat([start.unsqueeze(1), after[:, :-1]], 1)
+    return (inner + gates.cumsum(2).exp().unsqueeze(-1) * before.unsqueeze(2)).flatten(1, 2)[:, :length]
+
+
+def blocks_of(x: torch.Tensor) -> torch.Tensor:
+    """`[B, T, H, D]` as blocks of steps `[B * H, T / BLOCK, BLOCK, D]`; zeros fill the last one."""
+    return padded(x.transpose(1, 2).flatten(0, 1))
+
+
+def padded(x: torch.Tensor) -> torch.Tensor:
+    """`[N, M, …]` as `[N, M / BLOCK, BLOCK, …]`; zeros fill the last block."""
+    missing = -x.shape[1] % BLOCK
+    if missing:
+        x = torch.cat([x, x.new_zeros(x.shape[0], missing, *x.shape[2:])], 1)
+    return x.unflatten(1, (-1, BLOCK))
+
+
+def pairs(log_decay: torch.Tensor) -> torch.Tensor:
+    """`exp(g_{s+1} + … + g_t)` for s <= t, else 0, of g `[…, C, K]`: `[…, K, C, C]` at [t, s], summed from s on."""
+    size = log_decay.shape[-2]
+    sums = torch.where(causal(size, -1), log_decay.mT.unsqueeze(-1), 0.0).cumsum(-2)
+    return torch.where(causal(size), sums.exp(), 0.0)
 
 
 def delta(
