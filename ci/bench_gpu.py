@@ -44,6 +44,9 @@ LENGTH = 4
 FRESH_CASES = 24
 """Cases that run in a process each."""
 COLD_S = 90.0
+LARGE_CASES = 60
+LARGE_PROCESSES = 4
+"""As many as a search has on a GPU with 16 cores."""
 ROUND = "round"
 """The first word of the line that a child prints after each round."""
 
@@ -190,7 +193,20 @@ def cold(bench: Bench) -> None:
     )
 
 
-PARTS = {part.__name__: part for part in (rates, trivial, sanitized, faults, scaling, cold)}
+def large(bench: Bench) -> None:
+    """Measure cases of realistic sizes with everything: inputs, kernels, definition and comparison."""
+    for name, case, op in bench.large_cases():
+        cases = [(replace(case, seed=seed), op) for seed in range(1, 8 * LARGE_CASES, 2)][:LARGE_CASES]
+        for processes in (1, LARGE_PROCESSES):
+            with bench.pool(suite=op.suite, processes=processes, limit_s=120.0) as pool:
+                flow(pool, cases[: 2 * processes], processes)  # the first cases compile
+                took = flow(pool, cases, KEEP_BUSY * processes)
+                run = pool.run(cases[0][0])
+            print(f"\n{name}, {processes} processes: {1 / took:.1f} whole cases a second; {run.ending}")
+            print(f"  ms a case: {_split([run])}")
+
+
+PARTS = {part.__name__: part for part in (rates, trivial, sanitized, faults, scaling, cold, large)}
 
 
 RunRound = Callable[[], tuple[float, str]]

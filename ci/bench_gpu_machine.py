@@ -2,7 +2,7 @@
 
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
 from enum import Enum
@@ -14,7 +14,7 @@ from harness import libraries
 from harness.engines.cuda.emulation import compiler_environment
 from harness.engines.cuda.gpus.inventory import RealGpu, profile_of
 from harness.engines.cuda.sanitizers.sanitizer_command import sanitizing
-from harness.model.case import Case, Scale
+from harness.model.case import Case, DType, Scale
 from harness.model.engine_traits import COMPILE_AHEAD, CUDA
 from harness.model.op import Dim, Op
 from harness.model.run import Run
@@ -29,6 +29,7 @@ from harness.workers.spec import Isolation, WorkerSpec
 
 ROOT = Path(__file__).resolve().parent.parent
 SUITE, LIBRARY = "suites/fla/norm.py", "fla-core==0.6.0"
+ATTENTION = "suites/fla/gla.py"
 SETTINGS = Settings.from_environment(os.environ)
 SMALL = 64
 """The largest dim of a small case."""
@@ -112,6 +113,20 @@ class Bench:
                 if case.scale is Scale.USUAL and max(case.dims.values()) <= SMALL and case.configs == {}:
                     found[case.digest] = (case, op)
         return list(found.values())[:: max(1, len(found) // CASES)][:CASES]
+
+    def large_cases(self) -> Iterator[tuple[str, Case, Op]]:
+        """Yield a norm of many wide rows, and attention over a long sequence, each with its name."""
+        rows = {"T": 24_000, "D": 4_096}
+        heads = {"B": 1, "T": 8_192, "H": 4, "K": 64, "V": 64}
+        for suite, name, dims in ((SUITE, "layer_norm", rows), (ATTENTION, "chunk_gla", heads)):
+            op = next(op for op in load_suite(suite) if op.name == name)
+            options = {option: values[0] for option, values in op.options.items()}
+            absent = ("initial_state",) if "initial_state" in op.inputs else ()
+            sizes = ", ".join(f"{dim} = {size:,}" for dim, size in dims.items())
+            case = Case(
+                op=op.id, dims=dims, dtype=DType.BF16, device=self.device, options=options, absent=absent, seed=1
+            )
+            yield f"{name}, {sizes}", case, op
 
 
 def flow(pool: Pool, cases: Sequence[tuple[Case, Op]], at_once: int) -> float:
