@@ -17,6 +17,8 @@ CI_VARIABLE = "CI"
 """What CI systems set."""
 USUAL_RESIDENT_MINUTES = 10.0
 LEASES_VARIABLE = "HARNESS_LEASES"
+COMPILE_LIMIT_VARIABLE = "HARNESS_COMPILE_LIMIT_S"
+COMPILE_LIMIT_S = 60.0
 FOLDER_NAME = "kernel-harness"
 USUAL_CACHE = Path("~/.cache", FOLDER_NAME).expanduser()
 
@@ -35,6 +37,11 @@ class Settings:
     """The CUDA toolkits that `$CUDA_HOME` and `$CUDA_PATH` name, in this order."""
     resident_minutes: float = 0.0
     """How long a resident zygote lives unused: `$HARNESS_RESIDENT_MINUTES`, or 10, but 0 in CI.  0: there is none."""
+    compile_limit_s: float = COMPILE_LIMIT_S
+    """The time for the kernels of a case to compile ahead of a hardware GPU: `$HARNESS_COMPILE_LIMIT_S`.
+
+    Cases that need longer are not judged.
+    """
     pytest_workers: int = 1
     """The processes of pytest-xdist that share this machine's cores."""
 
@@ -50,6 +57,7 @@ class Settings:
             runtime=Path(runtime) if runtime and Path(runtime).is_dir() else None,
             toolkits=tuple(Path(home) for name in ("CUDA_HOME", "CUDA_PATH") if (home := environment.get(name))),
             resident_minutes=_resident_minutes(environment),
+            compile_limit_s=_compile_limit_s(environment),
             pytest_workers=int(environment.get("PYTEST_XDIST_WORKER_COUNT") or 1),
         )
 
@@ -61,3 +69,14 @@ def _resident_minutes(environment: Mapping[str, str]) -> float:
         except ValueError:
             raise UsageError(f"{RESIDENT_VARIABLE}={text}: write a number of minutes, 0 for no resident") from None
     return 0.0 if environment.get(CI_VARIABLE) else USUAL_RESIDENT_MINUTES
+
+
+def _compile_limit_s(environment: Mapping[str, str]) -> float:
+    text = environment.get(COMPILE_LIMIT_VARIABLE) or str(COMPILE_LIMIT_S)
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = 0.0
+    if seconds <= 0:
+        raise UsageError(f"{COMPILE_LIMIT_VARIABLE}={text}: write a number of seconds above 0")
+    return seconds

@@ -18,27 +18,33 @@ from harness.errors import HarnessError
 from harness.model.case import Case, ValueDistribution
 from harness.model.device import DeviceProfile
 from harness.model.paired_run import RunRequest, assembly_of, case_of, rebuilt
-from harness.model.run import Crashed, HungParty, OutOfMemory, Run, TimedOut
+from harness.model.run import Crashed, HungParty, OutOfMemory, Run, TimedOut, Unsupported
 from harness.workers.pool import Pool
 from harness.workers.supervision.time_limits import Patience
 
 _Target = tuple[str, DeviceProfile]
+_KernelConfig = tuple[_Target, str, int]
+"""A kernel of an op on a device, and the index of its config; 0 if it has none."""
 AHEAD = 8
 """Cases that `as_compiled` has compiled at once: as many as a few compilers take, and few to lose when one suffices."""
 ENDLESS = 2
-"""Cases of an op whose kernels take longer to compile than a case may take, before the op is set aside."""
+"""Cases whose kernels take longer to compile than the limit, before the kernel's config, or the op, is set aside."""
 
 
 class CompileAhead:
     """Runs cases in the pool `gpus`, each after the pool `compilers` has compiled its kernels.  Thread-safe.
 
-    An error in compiling ahead is no verdict: the case runs on a GPU all the same, whose process compiles.  Only a
-    compiler that does not end is one: it would hold up the GPU as well.  An op of which most cases end so is set aside:
-    its further cases have the same ending at once, and leave the compilers to others.
+    An error in compiling ahead is no verdict: the case runs on a GPU all the same, whose process compiles.  Only a case
+    whose compiler does not end never reaches a GPU, which it would hold up as well.  It is not judged.  A config of a
+    kernel with two such cases is set aside, and so is an op of which most cases end so: further cases have the same
+    ending at once, and leave the compilers to others.
     """
 
     def __init__(self, gpus: Pool, compilers: Pool, count: int, notify: Callable[[str], None]) -> None:
-        """`count` is how many cases `gpus` runs at once; `notify` gets the first error in compiling ahead."""
+        """`count` is how many cases `gpus` runs at once.
+
+        `notify` gets the first error in compiling ahead, and each config of a kernel that compiles too long.
+        """
         self._gpus = gpus
         self._compilers = compilers
         self._notify = notify
@@ -49,6 +55,8 @@ class CompileAhead:
         self._compiled: set[str] = set()
         """The builds that are known to be in the cache, as `_builds_of` names them."""
         self._endless: dict[_Target, list[Run]] = {}
+        self._slow: dict[_KernelConfig, list[Run]] = {}
+        """The cases whose compiler did not end, by what it worked on."""
         self._compiled_of: Counter[_Target] = Counter()
         """How many builds of the op are in the cache."""
         self._at_compiler: dict[Future[Run], Case] = {}
@@ -156,15 +164,18 @@ class CompileAhead:
             self._report(error)
             return None
         self._remember(request, run)
-        return run if _is_endless(run) else None
+        return _not_compiled(run) if _is_endless(run) else None
 
     def _set_aside(self, case: Case) -> Run | None:
         """Return the ending of a case whose op is set aside, as a run of this case; None if it is to be compiled."""
         with self._lock:
-            endless = self._endless.get(_target(case), [])
-            if len(endless) < max(ENDLESS, 1 + self._compiled_of[_target(case)]) or _builds_of(case) in self._compiled:
+            if _builds_of(case) in self._compiled:
                 return None
-        return replace(endless[0], case=case)
+            slow = next((runs for key, runs in self._slow.items() if len(runs) >= ENDLESS and _has(case, key)), None)
+            endless = self._endless.get(_target(case), [])
+            if slow is None and len(endless) < max(ENDLESS, 1 + self._compiled_of[_target(case)]):
+                return None
+        return replace((slow or endless)[0], case=case)
 
     def _is_compiled(self, request: RunRequest) -> bool:
         with self._lock:
@@ -172,19 +183,28 @@ class CompileAhead:
 
     def _remember(self, request: RunRequest, run: Run) -> None:
         case = case_of(request)
+        is_news = False
         with self._lock:
             if _is_endless(run):
-                self._endless.setdefault(_target(case), []).append(run)
+                key, ended = _kernel_config(run), _not_compiled(run)
+                slow = self._slow.setdefault(key, [])
+                slow.append(ended)
+                is_news = len(slow) == 1
+                if is_news or not key[1]:  # an op whose other configs compile goes on
+                    self._endless.setdefault(_target(case), []).append(ended)
             elif (
                 not isinstance(run.ending, Crashed | TimedOut | OutOfMemory)
                 and _builds_of(request) not in self._compiled
             ):
                 self._compiled.add(_builds_of(request))
                 self._compiled_of[_target(case)] += 1
-            waiting = [future for future, other in self._at_compiler.items() if _target(other) == _target(case)]
+            waiting = [each for each in self._at_compiler.items() if _target(each[1]) == _target(case)]
+        if is_news:
+            self._notify(f"{_in_words(run)}: its cases are not judged")
         if _is_endless(run) and self.is_set_aside(case):
-            for future in waiting:
-                future.cancel()  # unless it runs already
+            for future, other in waiting:
+                if self.is_set_aside(other):
+                    future.cancel()  # unless it runs already
 
     def _record_compiled(self, case: Case, compiled: Future[Run]) -> None:
         if compiled.cancelled():
@@ -218,7 +238,7 @@ class CompileAhead:
             self._remember(case_of(request), run := compiled.result())
             if _is_endless(run) and isinstance(request, Case):
                 if done.set_running_or_notify_cancel():
-                    done.set_result(run)
+                    done.set_result(_not_compiled(run))
                 return
         self._run(request, done)
 
@@ -295,6 +315,32 @@ def _builds_of(request: RunRequest) -> str:
 def _is_endless(run: Run) -> bool:
     """Return True if the compiler did not end within the time limit."""
     return isinstance(run.ending, TimedOut) and run.ending.waiting is HungParty.COMPILER
+
+
+def _kernel_config(run: Run) -> _KernelConfig:
+    """Return what the compiler worked on when the time was up."""
+    assert isinstance(run.ending, TimedOut)
+    kernel = run.ending.launch or ""
+    return _target(run.case), kernel, run.case.configs.get(kernel, 0)
+
+
+def _has(case: Case, key: _KernelConfig) -> bool:
+    """Return True if the case has this config of this kernel, which is known by name."""
+    target, kernel, config = key
+    return bool(kernel) and target == _target(case) and case.configs.get(kernel, 0) == config
+
+
+def _in_words(run: Run) -> str:
+    assert isinstance(run.ending, TimedOut)
+    (op, _), kernel, config = _kernel_config(run)
+    return f"config {config} of {kernel or 'a kernel'} in {op} was not compiled after {run.ending.limit_s:g} s"
+
+
+def _not_compiled(run: Run) -> Run:
+    """Return a run whose compiler did not end as one that says nothing."""
+    assert isinstance(run.ending, TimedOut)
+    what = f"a kernel whose config {_kernel_config(run)[2]} was not compiled after {run.ending.limit_s:g} s"
+    return replace(run, ending=Unsupported(what=what, kernel=run.ending.launch or "", source=None, triton_version=""))
 
 
 class _IdleTime:

@@ -247,7 +247,8 @@ class Session:
 
         # The limit does not adapt: a rare config can compile ten times as long as nearly all others, and is no hang.
         options = PoolOptions(shared_zygotes=self._shared_zygotes, is_limit_adaptive=False, sends_ahead=False)
-        compilers = Pool(cache(spec_of), self._compilers, self._time_limit_s, options)
+        limit_s = self.options.settings.compile_limit_s * self._slowdown
+        compilers = Pool(cache(spec_of), self._compilers, limit_s, options)
         return CompileAhead(self.pool, compilers, self.processes, notify)
 
     def _spec_of(self, device: DeviceProfile) -> WorkerSpec:

@@ -8,10 +8,13 @@ import pytest
 
 from harness.compiling.compile_ahead import AHEAD, CompileAhead
 from harness.errors import WorkerError
-from harness.model.case import ValueDistribution
+from harness.model.case import Case, ValueDistribution
 from harness.model.kernel_assembly import KernelAssembly
 from harness.model.paired_run import rebuilt
-from harness.model.run import Completed, Crashed, HungParty, TimedOut
+from harness.model.run import Completed, Crashed, Unsupported
+from harness.model.verdict import Abstain
+from harness.oracles.base import Evidence
+from harness.oracles.completes import Completes
 from harness.workers.pool import Pool, PoolOptions
 from tests.workers.setting import DEADLINE_S, Fifo, case, specs
 
@@ -73,9 +76,30 @@ def test_a_compiler_that_does_not_end_never_holds_up_the_gpu(scratch: Path, fold
         ahead = CompileAhead(gpus, compilers, 1, print)
         endless = case("hangs_in_a_compiler")
         for run in (ahead.submit(endless).result(), ahead.run(endless), ahead.run_alone(endless)):
-            assert isinstance(run.ending, TimedOut)
-            assert run.ending.waiting is HungParty.COMPILER
+            assert isinstance(run.ending, Unsupported)
+            assert run.ending.what == "a kernel whose config 0 was not compiled after 0.5 s"
+            (verdict,) = Completes().judge(Evidence(run=run))
+            assert isinstance(verdict, Abstain)
         ahead.close()
+    assert list(folder.iterdir()) == []
+
+
+def test_a_config_that_compiles_too_long_is_set_aside_and_reported_once(scratch: Path, folder: Path) -> None:
+    compilers = Pool(specs(scratch), processes=2, time_limit_s=0.5, options=PoolOptions(is_limit_adaptive=False))
+    messages: list[str] = []
+
+    def configured(config: int, rows: int) -> Case:
+        return replace(case("compiles_one_kernel_without_end", rows), configs={"slow_kernel": config})
+
+    with pool(scratch, NOTING) as gpus:
+        ahead = CompileAhead(gpus, compilers, 1, messages.append)
+        slow = [ahead.submit(configured(24, rows)) for rows in (1, 2)]
+        endings = {one.result().ending for one in slow}
+        assert [ahead.is_set_aside(configured(config, 3)) for config in (24, 25)] == [True, False]
+        assert ahead.submit(configured(24, 3)).result().ending in endings
+        ahead.close()
+    name = case("compiles_one_kernel_without_end").op
+    assert messages == [f"config 24 of slow_kernel in {name} was not compiled after 0.5 s: its cases are not judged"]
     assert list(folder.iterdir()) == []
 
 
@@ -90,8 +114,8 @@ def test_an_op_that_takes_too_long_to_compile_is_set_aside(scratch: Path, folder
         assert isinstance(other.result().ending, Completed)
         assert len({id(ending) for _, ending in endings}) < 10  # the others were not tried
         assert [rows for rows, _ in endings] == [*range(1, 21)]
-        assert {ending.waiting for _, ending in endings if isinstance(ending, TimedOut)} == {HungParty.COMPILER}
-        assert (isinstance(again, TimedOut), ahead.is_set_aside(case("hangs_in_a_compiler"))) == (True, True)
+        assert all(isinstance(ending, Unsupported) for _, ending in endings)
+        assert (isinstance(again, Unsupported), ahead.is_set_aside(case("hangs_in_a_compiler"))) == (True, True)
         assert [*ahead.as_compiled([case("hangs_in_a_compiler", 22)])] == [case("hangs_in_a_compiler", 22)]
         ahead.close()
     assert len(list(folder.iterdir())) == 1

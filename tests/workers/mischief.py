@@ -94,6 +94,12 @@ def hangs_in_a_compiler(rows: int) -> int:
 
 
 @mischief
+def compiles_one_kernel_without_end(rows: int) -> int:
+    with flight_recorder.compiling("slow_kernel"):
+        return hangs_in_a_compiler._call(rows)
+
+
+@mischief
 def hangs_after_an_error_that_was_swallowed(rows: int) -> int:
     flight_recorder.swallowed("spin_kernel", "OutOfResources (shared memory)", "BT: 64")
     return hang_in_futex._call(rows)
