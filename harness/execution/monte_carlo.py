@@ -124,19 +124,19 @@ class Jitter(OperatorMode):
 
         `twice` holds the noise two times in a row.  So a short draw needs no copy, and a long one none of its length.
         """
-        start, count = self._choice.randrange(NOISE_ELEMENTS), value.numel()
+        start, count, length = self._choice.randrange(NOISE_ELEMENTS), value.numel(), 2 * NOISE_ELEMENTS
         end = start + count
-        if end <= len(twice):
+        if end <= length:
             yield value, twice[start:end].view(value.shape)
         elif not value.is_contiguous():
-            yield value, twice.repeat(-(-end // len(twice)))[start:end].view(value.shape)
+            yield value, twice.repeat(-(-end // length))[start:end].view(value.shape)
         else:
             flat = value.view(-1)
-            head = len(twice) - start
-            whole = (count - head) // len(twice)
-            tail = head + whole * len(twice)
+            head = length - start
+            whole = (count - head) // length
+            tail = head + whole * length
             yield flat[:head], twice[start:]
-            yield flat[head:tail].view(whole, len(twice)), twice
+            yield flat[head:tail].view(whole, length), twice
             yield flat[tail:], twice[: count - tail]
 
 

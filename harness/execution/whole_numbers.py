@@ -58,6 +58,8 @@ class WholeNumbers:
 
     def __init__(self) -> None:
         self._known = WeakTensorKeyDictionary()
+        self._has_known = False
+        """False until the first tensor of whole numbers: then most operators need no look at their arguments."""
 
     def holds(self, value: Any) -> bool:
         """Return True for whole numbers: known tensors, integers, and numbers of Python without a fraction."""
@@ -69,9 +71,12 @@ class WholeNumbers:
 
     def notes(self, func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], result: Any) -> bool:
         """Note the result of an operator; return True if its numbers are whole."""
+        if not self._has_known and func.overloadpacket not in _MAY_ROUND:
+            return False
         is_whole = rounds(func, args, kwargs) or _copies_integers(func, args)
         if not is_whole and not self._known:
             return False
+        self._has_known = True
         if not is_whole:
             operands = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor | float)]
             keeps = func.overloadpacket in _KEEPERS or any(each.alias_info for each in schema_of(func).returns)
