@@ -46,7 +46,9 @@ def largest(values: Any) -> float:
 
 def sums_of_squares(rows: Any) -> Any:
     """Return the sum of squares of each row."""
-    return torch.linalg.vecdot(rows, rows) if isinstance(rows, torch.Tensor) else np.einsum("ij,ij->i", rows, rows)
+    if isinstance(rows, torch.Tensor):
+        return torch.linalg.vector_norm(rows, dim=1).square_()  # makes no copy of the rows
+    return np.einsum("ij,ij->i", rows, rows)
 
 
 def zeros(like: Any, shape: int | tuple[int, ...]) -> Any:

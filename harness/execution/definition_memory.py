@@ -50,11 +50,12 @@ Setting = tuple[str, tuple[str, ...], tuple[tuple[str, Scalar], ...]]
 
 
 class DefinitionMemory:
-    """Refuses cases whose definitions need too much memory.  It remembers sizes that were small enough."""
+    """Refuses cases whose definitions need too much memory.  It remembers sizes."""
 
     def __init__(self, most_bytes: int = MOST_MIB * MIB) -> None:
         self.most_bytes = most_bytes
         self._small: dict[Setting, list[Mapping[str, int]]] = {}
+        self._large: dict[Setting, list[Mapping[str, int]]] = {}
 
     def check(self, op: Op, case: Case) -> None:
         """Estimate the case, unless it is surely small.
@@ -73,9 +74,11 @@ class DefinitionMemory:
         small = self._small.setdefault(setting, [])
         if any(all(size <= known[name] for name, size in case.dims.items()) for known in small):
             return True
+        large = self._large.setdefault(setting, [])
+        if case.dims in large:
+            return False
         is_allowed = estimated_bytes(op, case) <= self.most_bytes
-        if is_allowed:
-            small.append(case.dims)
+        (small if is_allowed else large).append(case.dims)
         return is_allowed
 
 

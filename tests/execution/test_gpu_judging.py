@@ -45,8 +45,8 @@ def unchecked(op: Op, made: Callable[[int], Case] = large) -> Case:
     return next(each for seed in range(1, 200, 2) if not is_checked(op, each := made(seed)))
 
 
-def near(one: Result, other: Result) -> None:
-    """Assert that two results have the same facts, but for float64's rounding."""
+def near(one: Result, other: Result, rel: float = 1e-5) -> None:
+    """Assert that two results have the same facts, but for rounding of float64, and of the eager baseline."""
     plain = {"whole", "worst_tile", "sketch", "sketch_tolerance"}
     fields = {name: getattr(one, name) for name in one.__slots__ if name not in plain}
     assert fields == {name: getattr(other, name) for name in fields}
@@ -54,7 +54,7 @@ def near(one: Result, other: Result) -> None:
         mine, theirs = getattr(one, name), getattr(other, name)
         assert mine.index == theirs.index
         assert mine.got == pytest.approx(theirs.got, nan_ok=True)
-        assert mine.ratio == pytest.approx(theirs.ratio, rel=1e-5)
+        assert mine.ratio == pytest.approx(theirs.ratio, rel=rel)
     assert one.sketch == pytest.approx(other.sketch, nan_ok=True)
 
 
@@ -182,5 +182,5 @@ def test_a_hardware_gpu_finds_the_same_facts_as_the_cpu(dtype: DType) -> None:
             assert by_gpu.judged_on_gpu is not None
             assert by_gpu.judged_on_gpu.differing == ()
             for one, other in zip(expected, results, strict=True):
-                near(one, other)
+                near(one, other, rel=0.05)
             memory.forget()
