@@ -105,19 +105,21 @@ Workers put an `__import__` here that knows of missing frameworks, for a suite m
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-def tokens(high: int = 2048, *, low: int = 1, grows: bool = True, long: int | None = None) -> Dim:
+def tokens(
+    high: int = 2048, *, low: int = 1, grows: bool = True, long: int | None = None, realistic: int | None = None
+) -> Dim:
     """Return the range of a number of rows, usually batch times sequence length: `low` to `high`.
 
     If it `grows`, long and oversized cases exceed `high`.  A long case has up to millions of rows, an oversized one a
     tensor of more than 2^31 elements.  `long` sets another limit for long cases; 0 excludes them.  With `low=0` the
-    library accepts tensors without rows.
+    library accepts tensors without rows.  Some cases on a hardware GPU have up to `realistic` rows, as models do.
     """
-    return Dim(low=low, high=high, varies=True, grows=grows, long=long)
+    return Dim(low=low, high=high, varies=True, grows=grows, long=long, realistic=realistic)
 
 
-def width(high: int = 1024, *, low: int = 1) -> Dim:
-    """Return the range of a feature size: `low` to `high`."""
-    return Dim(low=low, high=high)
+def width(high: int = 1024, *, low: int = 1, realistic: int | None = None) -> Dim:
+    """Return the range of a feature size: `low` to `high`, and up to `realistic` in some cases on a hardware GPU."""
+    return Dim(low=low, high=high, realistic=realistic)
 
 
 def groups(*choices: int, grows: bool = False) -> Dim:

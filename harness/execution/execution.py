@@ -137,6 +137,8 @@ class Execution(CaseExecution):
         self._writers: dict[str, Writer] = {}
         self._memory, self._gpu_memory = DefinitionMemory(), DefinitionMemory()
         self._compared_last: _ComparedCase | None = None
+        self.drawing = DrawnTensors()
+        """Where inputs and cotangents come from, unless a GPU judges the case."""
         self._exact_before: Mapping[str, Array] = {}
         """The exact values of the exact run before, of the same case."""
 
@@ -400,8 +402,9 @@ class Execution(CaseExecution):
         self._observer.on_begin(case, is_again=is_again)
         # Rows in other company, and exact runs, are compared on the CPU.
         judging = self._judging_of(op, case) if drawn is None and around is None else None
-        self._check_memory(op, case, judging)
-        tensors = drawn or (DrawnTensors() if judging is None else DrawnTensors.on(judging.place_of_inputs(op)))
+        if not is_again or case.scale is Scale.OVERSIZED:  # no definition is computed again
+            self._check_memory(op, case, judging)
+        tensors = drawn or (self.drawing if judging is None else DrawnTensors.on(judging.place_of_inputs(op)))
         sparse_memory = partial(SparseMemory, UnknownValues())
         context = sparse_memory if case.scale is Scale.OVERSIZED else around or self._library_context
         with self._timed("inputs"), plain_torch():
@@ -614,8 +617,8 @@ class DrawnTensors:
     cotangents: Callable[[Case, Tensors], Tensors] = make_cotangents
 
     @classmethod
-    def on(cls, device: torch.device) -> Self:
-        """Return the drawing from the case's seed, of large tensors on this device."""
+    def on(cls, device: torch.device | None) -> Self:
+        """Return the drawing from the case's seed, of large tensors on this device; None for zeros without memory."""
         return cls(inputs=partial(make_inputs, large_on=device), cotangents=partial(make_cotangents, large_on=device))
 
 

@@ -93,10 +93,11 @@ def rounding_unit(dtype: DType) -> float:
     return torch.finfo(torch.bfloat16 if dtype in EIGHT_BITS else computing_type(dtype)).eps
 
 
-def make_inputs(op: Op, case: Case, large_on: torch.device = CPU) -> dict[str, torch.Tensor | None]:
+def make_inputs(op: Op, case: Case, large_on: torch.device | None = CPU) -> dict[str, torch.Tensor | None]:
     """Return the inputs by name, None for absent ones; differentiable ones that are not frozen are leaves.
 
-    Tensors that are drawn by counter may be made on another device, `large_on`.
+    Tensors that are drawn by counter may be made on another device, `large_on`; None makes them of zeros, which take
+    no memory.
     """
     tensors: dict[str, torch.Tensor | None] = {}
     sampled = _sampled_inputs(op, case)
@@ -144,7 +145,7 @@ def _type_of(declared: Input, case: Case) -> torch.dtype:
 
 
 def values_of_input(
-    op: Op, case: Case, name: str, before: Mapping[str, torch.Tensor | None], large_on: torch.device = CPU
+    op: Op, case: Case, name: str, before: Mapping[str, torch.Tensor | None], large_on: torch.device | None = CPU
 ) -> torch.Tensor:
     """Return an input's values, contiguous; `before` are the inputs that are declared before it."""
     declared, dims = op.inputs[name], case.dims
@@ -245,7 +246,7 @@ def _nan_taint(op: Op, case: Case) -> NanTaint | None:
 
 
 def make_cotangents(
-    case: Case, outputs: Mapping[str, torch.Tensor], large_on: torch.device = CPU
+    case: Case, outputs: Mapping[str, torch.Tensor], large_on: torch.device | None = CPU
 ) -> dict[str, torch.Tensor]:
     """Return a random cotangent for each output, in the layout of `grad`; zeros for outputs of integers."""
 
@@ -257,7 +258,9 @@ def make_cotangents(
             return torch.zeros(shape, dtype=output.dtype)
         name = f"grad:{name}"
         is_by_counter = is_counted(shape, output.dtype)
-        values = _counted(case, name, shape, large_on) if is_by_counter else _normal(case, name, shape)
+        if is_by_counter and large_on is None:
+            return lay_out(sparse(shape, output.dtype), case.layout_of("grad"))
+        values = _counted(case, name, shape, large_on or CPU) if is_by_counter else _normal(case, name, shape)
         return lay_out(in_range(values, output.dtype), case.layout_of("grad"))
 
     return {name: cotangent(name, output) for name, output in outputs.items()}
@@ -270,12 +273,14 @@ def draw(  # noqa: PLR0913 - each decides the numbers, or where they are
     dtype: torch.dtype,
     how: Draw = Draw.VALUES,
     *,
-    large_on: torch.device = CPU,
+    large_on: torch.device | None = CPU,
 ) -> torch.Tensor:
     """Return a contiguous tensor: numbers of the case's distribution, transformed as the input's `Draw` says."""
     if _is_sparse(case, shape):
         return sparse(shape, dtype)
     if how is Draw.VALUES and case.values in MOVED and is_counted(shape, dtype):
+        if large_on is None:
+            return sparse(shape, dtype)
         return in_range(MOVED[case.values](_counted(case, name, shape, large_on)), dtype)
     values = _numbers(case, name, shape, dtype)
     match how:

@@ -38,6 +38,8 @@ class Dim:
 
     A limit below 32,767 opts out.
     """
+    realistic: int | None = None
+    """The largest size in models, if it exceeds `high`: some cases on a hardware GPU reach it."""
 
     @property
     def simplest(self) -> int:
@@ -52,7 +54,9 @@ class Dim:
             case Scale.LONG if self.choices and not self.grows:
                 return self.high
             case Scale.LONG if self.long is not None:
-                return max(self.high, self.long)
+                return max(self.high, self.long, self.realistic or 0)
+            case Scale.LONG if self.realistic is not None and not self.grows:
+                return max(self.high, self.realistic)
             case Scale.LONG | Scale.OVERSIZED:
                 return max(self.high, self.largest) if self.grows else self.high
 

@@ -87,6 +87,8 @@ class CampaignPlan:
     """The second runs that every case gets that can have them; the others get them by their seeds."""
     first_cases: tuple[Case, ...] = ()
     """Run before any other, as far as the ops have such cases."""
+    has_realistic_sizes: bool = False
+    """True: some cases have the sizes of models."""
     avoids: bool = True
     """False: draws that `harness.search.avoidance` would drop run too, to compare."""
 
@@ -103,6 +105,7 @@ class BatchPlan:
     """True for the first batch of the op on its device."""
     second_runs: frozenset[SecondRun] = frozenset()
     """As `CampaignPlan.second_runs`."""
+    has_realistic_sizes: bool = False
 
     def batch(self, feedback: LaunchFeedback) -> Batch:
         """Return the batch that is drawn from this feedback."""
@@ -114,6 +117,7 @@ class BatchPlan:
             size=EXAMPLES,
             environment=self.environment,
             second_runs=self.second_runs,
+            has_realistic_sizes=self.has_realistic_sizes,
         )
 
 
@@ -137,6 +141,7 @@ def batch_plans(plan: CampaignPlan) -> Iterator[BatchPlan]:
                 environment=_environment(op, turn),
                 is_early=not turn,
                 second_runs=plan.second_runs,
+                has_realistic_sizes=plan.has_realistic_sizes,
             )
 
 

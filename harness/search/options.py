@@ -105,6 +105,7 @@ class Options:
             fixed_sm_count=self.fixed_sm_count,
             adds_variants=self.engine.is_hardware and isinstance(self.budget, TimeBudget),
             first_cases=self.first_cases,
+            has_realistic_sizes=self.engine.is_hardware and self.sanitizer is None,
             second_runs=frozenset(filter(None, (registry.traits_of(name).second_run for name in self.oracles))),
         )
 

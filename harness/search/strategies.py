@@ -43,6 +43,7 @@ from harness.search.long_cases import ONE_IN as LONG_ONE_IN
 from harness.search.long_cases import early_long_cases, long_cases, long_dims
 from harness.search.oversized import ONE_IN as OVERSIZED_ONE_IN
 from harness.search.oversized import growing_dim_sets, oversized_cases
+from harness.search.realistic_sizes import in_realistic_size
 from harness.search.sizes import SizeContext, families
 from harness.search.sort_key import DTYPES, dim_order, layouts_of, usual_layouts_of, values_of
 
@@ -97,6 +98,8 @@ class Batch:
     """That of each case: a worker process has one environment, as it has one device."""
     second_runs: frozenset[SecondRun] = frozenset()
     """What each case gets, beside those that its drawn seed asks for."""
+    has_realistic_sizes: bool = False
+    """True if some cases have the sizes of models."""
 
     def draw(self) -> tuple[Case, ...]:
         """Return the cases in the order drawn; some may be equal.
@@ -117,6 +120,7 @@ class Batch:
         # Not by `map`, which makes Hypothesis draw other cases.
         def placed(case: Case) -> None:
             case = in_drawn_context(self.op, case, self.feedback)
+            case = in_realistic_size(self.op, case) if self.has_realistic_sizes else case
             seed = seed_asking(case.seed, self.second_runs)
             body(replace(case, environment=self.environment or case.environment, seed=seed))
 

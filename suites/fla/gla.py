@@ -17,6 +17,8 @@ PACKED_SIZES = {
     "K": width(128),
     "V": width(128),
 }
+LONG_SIZES = {**SIZES, "T": tokens(150, grows=False, realistic=8_192)}
+LONG_PACKED_SIZES = {**PACKED_SIZES, "T": tokens(200, grows=False, realistic=8_192)}
 MANY = {
     "B": Dim(low=1, high=70_000),
     "T": tokens(4, grows=False),
@@ -54,7 +56,7 @@ def definitions():
 
 @op(
     requires=LIBRARY,
-    dims=SIZES,
+    dims=LONG_SIZES,
     inputs={**sequences(), "g": gates(), "initial_state": state(dtype=DType.FP32)},
     options=SETTINGS,
     independent=("B",),
@@ -74,7 +76,7 @@ def chunk_gla_reference(q, k, v, g, initial_state, scale, output_final_state):
 
 @op(
     requires=LIBRARY,
-    dims=SIZES,
+    dims=LONG_SIZES,
     inputs={**sequences(), "g": gates(), "initial_state": state("B", "V", "K", dtype=DType.FP32)},
     options={"scale": (None, 0.7)},
     independent=("B",),
@@ -95,7 +97,7 @@ def chunk_gla_values_first_reference(q, k, v, g, initial_state, scale):
 
 @op(
     requires=LIBRARY,
-    dims=PACKED_SIZES,
+    dims=LONG_PACKED_SIZES,
     inputs={
         **sequences(1),
         "g": gates(1),

@@ -4,6 +4,7 @@ from harness.suite import groups, op, tensor, tokens, width
 
 LIBRARY = (("fla-core", "flash-linear-attention"),)
 EPS = 1e-5
+SIZES = {"T": tokens(2048, realistic=65_536), "D": width(1024, realistic=8_192)}
 
 ROWS = {
     "x": tensor("T", "D"),
@@ -19,7 +20,7 @@ GROUPED_ROWS = {
 }
 
 
-@op(requires=LIBRARY, dims={"T": tokens(2048), "D": width(1024)}, inputs=ROWS, apart=("T",), independent=("T",))
+@op(requires=LIBRARY, dims=SIZES, inputs=ROWS, apart=("T",), independent=("T",))
 def layer_norm(x, weight, bias, residual):
     from fla.modules import layernorm
 
@@ -31,7 +32,7 @@ def layer_norm_reference(x, weight, bias, residual):
     return plus(times(over_deviation(plus(x, residual)), weight), bias)
 
 
-@op(requires=LIBRARY, dims={"T": tokens(2048), "D": width(1024)}, inputs=ROWS, apart=("T",), independent=("T",))
+@op(requires=LIBRARY, dims=SIZES, inputs=ROWS, apart=("T",), independent=("T",))
 def rms_norm(x, weight, bias, residual):
     from fla.modules import layernorm
 

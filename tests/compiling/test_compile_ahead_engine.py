@@ -2,16 +2,20 @@
 
 import json
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import torch
 
 from ci.fault_suite import faults
 from harness import catalogue
+from harness.compiling.compile_ahead_engine import Uncompared
 from harness.engines.cuda.emulation import compiler_environment
 from harness.engines.cuda.gpus.inventory import RealGpu, profile_of
 from harness.engines.triton.triton_seam import FULL_CACHE_SUFFIX
+from harness.execution import counter_numbers
 from harness.model.case import Case, DType
 from harness.model.device import DeviceProfile
 from harness.model.engine_traits import COMPILE_AHEAD, CUDA
@@ -22,6 +26,8 @@ from harness.workers.pool import Pool, PoolOptions
 from harness.workers.spec import WorkerSpec
 from tests.engines.cuda import sized, unassembled
 from tests.engines.cuda.samples import H200
+from tests.execution.ops_for_tests import RMS_NORM, rms_norm_call
+from tests.execution.ops_for_tests import case as norm_case
 
 SUITE = str(Path(faults.__file__))
 SIZED_SUITE = str(Path(sized.__file__))
@@ -151,3 +157,16 @@ def test_on_hardware_workers_reuse_the_builds_made_ahead(tmp_path: Path, gpu: Re
     with Pool(spec_of(tmp_path, CUDA.factory), 1, LIMIT_S, PoolOptions(gpus=GpuAssigner((gpu,), print))) as pool:
         assert pool.run(case_of("good", device)).ending == Completed()
     assert set(kept.rglob("*")) == before
+
+
+def test_large_inputs_are_zeros_and_results_are_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(counter_numbers, "LARGE", 8)
+    seen: list[torch.Tensor] = []
+
+    def call(x: torch.Tensor, w: torch.Tensor | None) -> torch.Tensor:
+        seen.append(x.detach().clone())
+        return rms_norm_call(x, w)
+
+    ending, digests = Uncompared(nullcontext).run_again(replace(RMS_NORM, call=call), norm_case(rows=3, columns=4))
+    assert (ending, digests) == (Completed(), {})
+    assert not seen[0].any()
