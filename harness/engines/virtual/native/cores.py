@@ -48,7 +48,6 @@ class Cores:
         self._count = count or len(os.sched_getaffinity(0))
         self._large = large
         self._scratch: list[NativeScratch] = []
-        self._pool: ThreadPoolExecutor | None = None
 
     def parts_of(self, programs: int, arguments: Sequence[Argument]) -> int:
         """Return the number of threads for a launch: one unless it is large."""
@@ -68,5 +67,6 @@ class Cores:
         """Do the work on all items: in this thread if there is one item, else on all cores."""
         if len(items) == 1:
             return [work(items[0])]
-        self._pool = self._pool or ThreadPoolExecutor(self._count, "launch")
-        return list(self._pool.map(work, items))
+        # Threads of this call alone: a forked child would wait for ever for those of its parent.
+        with ThreadPoolExecutor(min(self._count, len(items)), "launch") as threads:
+            return list(threads.map(work, items))

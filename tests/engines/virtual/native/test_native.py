@@ -5,6 +5,8 @@
 # pyright: reportMissingParameterType=false, reportUnknownParameterType=false, reportArgumentType=false
 # pyright: reportCallIssue=false, reportIndexIssue=false, reportOperatorIssue=false
 
+import os
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -314,6 +316,16 @@ def test_native_code_leaves_a_false_assumption_to_the_machine(gpu: Gpu, code: Na
     assuming_kernel[(4,)](torch.zeros(4), 2)
     assert [launch.executor for launch in gpu.seen] == ["native", "numpy"]
     assert [type(event).__name__ for event in gpu.memory] == ["FalseAssumption"]
+
+
+def test_a_forked_child_splits_launches_among_threads_of_its_own() -> None:
+    cores = Cores(2)
+    assert [*cores.map(abs, (-1, -2))] == [1, 2]
+    child = os.fork()
+    if child == 0:
+        signal.alarm(10)  # ends a child that waits for its parent's threads
+        os._exit([*cores.map(abs, (-1, -2))] != [1, 2])
+    assert os.waitpid(child, 0)[1] == 0
 
 
 def test_a_large_launch_is_split_among_the_cores() -> None:
