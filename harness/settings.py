@@ -15,7 +15,7 @@ CACHE_VARIABLE = "HARNESS_CACHE"
 RESIDENT_VARIABLE = "HARNESS_RESIDENT_MINUTES"
 CI_VARIABLE = "CI"
 """What CI systems set."""
-USUAL_RESIDENT_MINUTES = 10.0
+USUAL_RESIDENT_MINUTES, MOST_RESIDENT_MINUTES = 10.0, 1440
 LEASES_VARIABLE = "HARNESS_LEASES"
 COMPILE_LIMIT_VARIABLE = "HARNESS_COMPILE_LIMIT_S"
 COMPILE_LIMIT_S = 60.0
@@ -65,9 +65,13 @@ class Settings:
 def _resident_minutes(environment: Mapping[str, str]) -> float:
     if text := environment.get(RESIDENT_VARIABLE):
         try:
-            return max(0.0, float(text))
+            minutes = float(text)
         except ValueError:
-            raise UsageError(f"{RESIDENT_VARIABLE}={text}: write a number of minutes, 0 for no resident") from None
+            minutes = -1.0
+        if not 0 <= minutes <= MOST_RESIDENT_MINUTES:
+            limits = f"from 0, for no resident, to {MOST_RESIDENT_MINUTES}"
+            raise UsageError(f"{RESIDENT_VARIABLE}={text}: write a number of minutes {limits}")
+        return minutes
     return 0.0 if environment.get(CI_VARIABLE) else USUAL_RESIDENT_MINUTES
 
 

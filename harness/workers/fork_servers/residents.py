@@ -6,7 +6,6 @@ cannot change in a process that began for another one: if any of it differs, so 
 Whatever goes wrong with a resident, a command goes on with a zygote of its own.
 """
 
-import fcntl
 import hashlib
 import json
 import os
@@ -17,10 +16,13 @@ import stat
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Generator, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from subprocess import SubprocessError
+
+from filelock import FileLock, Timeout
 
 from harness import __version__
 from harness.settings import Settings
@@ -32,7 +34,7 @@ from harness.workers.fork_servers.fork_server import (
 )
 from harness.workers.zygote.orders import START_RESIDENT, Residence, ResidentOrders
 from harness.workers.zygote.process_context import ProcessContext
-from harness.workers.zygote.resident import LOG, LONGEST_ANSWER, peer_of, restrictions_of
+from harness.workers.zygote.resident import LOG, LONGEST_ANSWER, READY, peer_of, restrictions_of
 
 FOLDER = "kernel-harness-residents"
 LONGEST_PATH = 100
@@ -40,7 +42,9 @@ LONGEST_PATH = 100
 MOST_RESIDENTS = 12
 """Sockets in the folder: a command that finds as many starts no other resident."""
 ATTEMPTS = 2
-ANSWER_LIMIT_S = 0.25
+ANSWER_LIMIT_S = 1.0
+"""The longest wait for a resident, or for another command that looks for one."""
+LOCK = "lock"
 LOAD_LIMIT_S = 180.0
 OWN_WORDS = frozenset({"HARNESS", "PYTEST"})
 """What the names of variables begin with that neither torch nor Triton reads."""
@@ -104,21 +108,22 @@ class Residents:
         for _ in range(ATTEMPTS):
             try:
                 connection, is_new = self._connected_or_started(path, start)
-                if is_new or _is_willing(connection):
+                if is_new or _is_willing(connection, is_ready=path.with_suffix(READY).exists()):
                     return connection
-            except OSError as error:
-                raise NoResident(f"{path}: {error.strerror}") from None
+            except (OSError, SubprocessError, Timeout) as error:
+                raise NoResident(f"{path}: {error}") from None
             connection.close()  # what it has loaded has changed
         raise NoResident(f"{path}: it takes no connection")
 
     def _connected_or_started(self, path: Path, start: Callable[[int, Path], None]) -> tuple[socket.socket, bool]:
-        with _locked(self._folder):
+        with FileLock(self._folder / LOCK, timeout=ANSWER_LIMIT_S, mode=0o600):
             connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
             try:
                 try:
                     connection.connect(str(path))
                 except (FileNotFoundError, ConnectionRefusedError):  # none, or one that was killed
                     path.unlink(missing_ok=True)
+                    path.with_suffix(READY).unlink(missing_ok=True)
                 else:
                     return connection, False
                 _refuse_too_many(self._folder)
@@ -205,21 +210,24 @@ def found_residents(folder: Path) -> Iterator[FoundResident]:
     for path in sorted(folder.glob("*.sock")):
         with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as connection, suppress(OSError):
             connection.connect(str(path))
-            if not select.select([connection], [], [], ANSWER_LIMIT_S)[0]:
+            if not path.with_suffix(READY).exists() or not select.select([connection], [], [], ANSWER_LIMIT_S)[0]:
                 yield FoundResident(pid=None)
             elif answer := connection.recv(LONGEST_ANSWER):
                 yield FoundResident(pid=int(answer))
 
 
-def _is_willing(connection: socket.socket) -> bool:
-    """False if the resident belongs to another user, or has turned the connection down.
+def _is_willing(connection: socket.socket, *, is_ready: bool) -> bool:
+    """False if the resident belongs to another user, has turned the connection down, or is stopped.
 
-    One that is ready answers at once.  One that loads answers later, and is taken for willing.
+    One that loads answers later, and is taken for willing.
     """
     if peer_of(connection)[1] != os.getuid():
         return False
+    if not is_ready:
+        return True
     try:
-        return not select.select([connection], [], [], ANSWER_LIMIT_S)[0] or bool(connection.recv(LONGEST_ANSWER))
+        answers, _, _ = select.select([connection], [], [], ANSWER_LIMIT_S)
+        return bool(answers and connection.recv(LONGEST_ANSWER))
     except ConnectionResetError:
         return False
 
@@ -264,16 +272,6 @@ def _start_python(listener: int, orders: bytes, log: Path) -> None:
 
 
 DETACHING = "import os, sys; os.fork() and os._exit(0); os.execv(sys.argv[1], sys.argv[1:])"
-
-
-@contextmanager
-def _locked(folder: Path) -> Generator[None]:
-    fd = os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-    try:
-        fcntl.flock(fd, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(fd)
 
 
 def _digest(*facts: object) -> str:

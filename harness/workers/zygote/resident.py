@@ -25,8 +25,8 @@ from harness.workers.zygote.orders import Residence
 LONGEST_ANSWER = 16
 """Bytes with which a resident says that it is ready: its process id."""
 RESTRICTIONS = ("Uid", "Gid", "Groups", "CapEff", "CapPrm", "CapBnd", "NoNewPrivs", "Seccomp")
-LOG = ".log"
-"""What ends the name of the file to which an engine's resident prints; that of its socket is the same otherwise."""
+LOG, READY = ".log", ".ready"
+"""Endings of the names of files beside the socket: what an engine's resident prints, and the sign that it is ready."""
 CREDENTIALS = struct.Struct("3i")
 
 Stamp = tuple[int, int]
@@ -88,6 +88,8 @@ class ResidentLoop(ForkLoop):
         self._unused_limit_s = residence.unused_limit_s
         os.set_blocking(listener.fileno(), False)
         self._poll.register(listener, select.POLLIN)
+        with suppress(OSError):  # a full disk: commands take it for one that loads
+            self._path.with_suffix(READY).touch(0o600)
 
     def run(self) -> None:
         """Serve until the resident is no longer needed, and the last command that uses it has ended."""
@@ -116,7 +118,8 @@ class ResidentLoop(ForkLoop):
         if self._listener is not None:
             if self._path_is_own():
                 self._path.unlink(missing_ok=True)
-                self._path.with_suffix(LOG).unlink(missing_ok=True)
+                for ending in (LOG, READY):
+                    self._path.with_suffix(ending).unlink(missing_ok=True)
             self._poll.unregister(self._listener)
             self._listener.close()
             self._listener = None

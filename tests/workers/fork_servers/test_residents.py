@@ -11,8 +11,9 @@ from tempfile import TemporaryDirectory
 
 import psutil
 import pytest
+from filelock import FileLock
 
-from harness.errors import LibraryError
+from harness.errors import LibraryError, UsageError
 from harness.model.run import Completed
 from harness.settings import Settings
 from harness.workers.fork_servers import shared_zygotes
@@ -123,6 +124,23 @@ def test_a_pool_goes_on_when_its_residents_are_killed(scratch: Path, folder: Pat
         assert opened.run_alone(case("one", suite=file)).ending == Completed()
 
 
+def test_a_command_goes_without_residents_that_are_stopped(scratch: Path, folder: Path, runtime: Path) -> None:
+    file = suite(folder, "rows = 7")
+    assert run(scratch, Residents(runtime, DEADLINE_S), file) == 7
+    stopped = pids(runtime)
+    for pid in stopped:
+        os.kill(pid, signal.SIGSTOP)
+    assert run(scratch, Residents(runtime, DEADLINE_S), file) == 7
+    for pid in stopped:
+        os.kill(pid, signal.SIGCONT)
+
+
+def test_a_command_goes_without_residents_while_the_lock_is_held(scratch: Path, folder: Path, runtime: Path) -> None:
+    with FileLock(runtime / "lock"):
+        assert run(scratch, Residents(runtime, DEADLINE_S), suite(folder, "rows = 7")) == 7
+    assert pids(runtime) == []
+
+
 def test_a_library_that_fails_is_reported_and_has_no_resident(scratch: Path, folder: Path, runtime: Path) -> None:
     paths = (library(folder, "1 / 0"),)
     file = suite(folder, "import kernels_under_test as k")
@@ -159,3 +177,9 @@ def test_a_folder_that_is_a_link_holds_no_residents(tmp_path: Path) -> None:
 )
 def test_ci_leaves_no_resident_unless_it_asks_for_one(variables: dict[str, str], minutes: float) -> None:
     assert Settings.from_environment(variables).resident_minutes == minutes
+
+
+@pytest.mark.parametrize("text", ["abc", "-1", "nan", "inf"])
+def test_minutes_of_a_resident_are_a_number(text: str) -> None:
+    with pytest.raises(UsageError, match="HARNESS_RESIDENT_MINUTES"):
+        Settings.from_environment({"HARNESS_RESIDENT_MINUTES": text})
