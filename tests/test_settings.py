@@ -2,6 +2,9 @@
 
 from pathlib import Path
 
+import pytest
+
+from harness.errors import UsageError
 from harness.settings import Settings
 
 
@@ -27,3 +30,10 @@ def test_the_runtime_folder_counts_only_if_it_exists(tmp_path: Path) -> None:
 def test_a_leases_folder_and_the_workers_of_xdist_are_read() -> None:
     settings = Settings.from_environment({"HARNESS_LEASES": "/tmp/leases", "PYTEST_XDIST_WORKER_COUNT": "4"})
     assert (settings.leases, settings.pytest_workers) == (Path("/tmp/leases"), 4)
+
+
+def test_the_limit_of_compilations_is_a_number_of_seconds() -> None:
+    assert Settings.from_environment({"HARNESS_COMPILE_LIMIT_S": "7.5"}).compile_limit_s == 7.5
+    for text in ("long", "0", "-1"):
+        with pytest.raises(UsageError, match=f"HARNESS_COMPILE_LIMIT_S={text}: write a number"):
+            Settings.from_environment({"HARNESS_COMPILE_LIMIT_S": text})

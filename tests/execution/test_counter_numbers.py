@@ -53,27 +53,3 @@ def test_large_inputs_are_drawn_by_counter_if_their_distribution_allows(
     assert by_counter is not None
     assert by_counter.stride() == in_sequence.stride()
     assert torch.equal(by_counter, in_sequence) == (values is ValueDistribution.ZEROS)
-
-
-@pytest.mark.gpu
-@pytest.mark.parametrize("values", list(ValueDistribution))
-def test_a_gpu_draws_the_same_bits(monkeypatch: pytest.MonkeyPatch, values: ValueDistribution) -> None:
-    if not torch.cuda.is_available():
-        pytest.skip("needs a GPU")
-    monkeypatch.setattr(counter_numbers, "LARGE", 1 << 16)
-    for dtype in (DType.FP32, DType.BF16, DType.FP16):
-        for layout in set(Layout) - {Layout.BROADCAST}:
-            drawn = case(rows=300, columns=300, dtype=dtype, values=values, layouts={"x": layout, "grad": layout})
-            here = inputs.make_inputs(LAYER_NORM, drawn)
-            there = inputs.make_inputs(LAYER_NORM, drawn, torch.device("cuda"))
-            here |= inputs.make_cotangents(drawn, {"y": torch.empty(300, 300)})
-            there |= inputs.make_cotangents(drawn, {"y": torch.empty(300, 300)}, torch.device("cuda"))
-            for name, value in here.items():
-                other = there[name]
-                assert value is not None
-                assert other is not None
-                assert value.stride() == other.stride()
-                assert torch.equal(value, other.cpu()) or value.isnan().any()
-    words = torch.arange(1 << 20)
-    assert checksum(words) == checksum(words.cuda())
-    assert torch.equal(signs(3, 1 << 20), signs(3, 1 << 20, torch.device("cuda")).cpu())

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 import torch
 
-from harness.engines.cuda.memory.redzones import RedzoneMemory
 from harness.execution.definition_memory import DefinitionMemory
 from harness.execution.execution import Execution
 from harness.execution.gpu_judging import FROM_ELEMENTS, JudgingGpu, is_checked
@@ -45,8 +44,8 @@ def unchecked(op: Op, made: Callable[[int], Case] = large) -> Case:
     return next(each for seed in range(1, 200, 2) if not is_checked(op, each := made(seed)))
 
 
-def near(one: Result, other: Result, rel: float = 1e-5) -> None:
-    """Assert that two results have the same facts, but for rounding of float64, and of the eager baseline."""
+def near(one: Result, other: Result) -> None:
+    """Assert that two results have the same facts, but for float64's rounding."""
     plain = {"whole", "worst_tile", "sketch", "sketch_tolerance"}
     fields = {name: getattr(one, name) for name in one.__slots__ if name not in plain}
     assert fields == {name: getattr(other, name) for name in fields}
@@ -54,7 +53,7 @@ def near(one: Result, other: Result, rel: float = 1e-5) -> None:
         mine, theirs = getattr(one, name), getattr(other, name)
         assert mine.index == theirs.index
         assert mine.got == pytest.approx(theirs.got, nan_ok=True)
-        assert mine.ratio == pytest.approx(theirs.ratio, rel=rel)
+        assert mine.ratio == pytest.approx(theirs.ratio, rel=1e-5)
     assert one.sketch == pytest.approx(other.sketch, nan_ok=True)
 
 
@@ -162,25 +161,3 @@ def test_the_cpu_judges_if_other_processes_have_the_gpus_memory(monkeypatch: pyt
     monkeypatch.setattr(by_gpu, "_judged_alone", full)
     assert by_gpu.run(RMS_NORM, large(op=RMS_NORM)) == by_cpu.run(RMS_NORM, large(op=RMS_NORM))
     assert by_gpu.judged_on_gpu is None
-
-
-@pytest.mark.gpu
-@pytest.mark.parametrize("dtype", [DType.FP32, DType.BF16, DType.FP16])
-def test_a_hardware_gpu_finds_the_same_facts_as_the_cpu(dtype: DType) -> None:
-    if not torch.cuda.is_available():
-        pytest.skip("needs a GPU")
-    memory = RedzoneMemory()
-    by_cpu = Execution(nullcontext, transfer=memory)
-    judging = JudgingGpu(device=torch.device("cuda"), most_bytes=lambda: 1 << 34)
-    by_gpu = Execution(nullcontext, transfer=memory, judging=judging)
-    for op in (LAYER_NORM, RMS_NORM):
-        for seed in range(1, 9):
-            layouts = {"x": Layout.STRIDED if seed % 2 else Layout.CONTIGUOUS, "grad": Layout.TRANSPOSED}
-            judged = large(seed, op, dtype=dtype, layouts=layouts)
-            (ending, expected), (own_ending, results) = by_cpu.run(op, judged), by_gpu.run(op, judged)
-            assert (ending, own_ending) == (Completed(), Completed())
-            assert by_gpu.judged_on_gpu is not None
-            assert by_gpu.judged_on_gpu.differing == ()
-            for one, other in zip(expected, results, strict=True):
-                near(one, other, rel=0.05)
-            memory.forget()
