@@ -28,6 +28,12 @@ DTYPES = frozenset({DType.FP32, DType.BF16, DType.FP16})
 """Float64's rounding is far below the tolerances of these types, so two definitions in float64 must agree."""
 AGREEMENT = 2.0**-12
 """Two definitions in float64 may differ by so many tolerances: rounding of float64 is 2^-29 of float32's."""
+EXACT_PRODUCTS: Mapping[str, object] = {
+    "fp32_precision": "ieee",
+    "allow_fp16_reduced_precision_reduction": False,
+    "allow_bf16_reduced_precision_reduction": False,
+}
+"""The settings of matrix products on the GPU in which they round no more than on a CPU."""
 MEMORY_SHARE = 6
 """A definition may take one part in so many of the GPU's memory, which several processes share."""
 
@@ -57,16 +63,17 @@ class JudgingGpu:
     def computing(self) -> Generator[None]:
         """While active, tensors that a definition makes lie on the GPU, and its products are not rounded further."""
         products = torch.backends.cuda.matmul
-        options = ("allow_tf32", "allow_fp16_reduced_precision_reduction", "allow_bf16_reduced_precision_reduction")
-        before = {name: getattr(products, name) for name in options}
-        for name in options:
-            setattr(products, name, False)
+        before = {name: getattr(products, name) for name in EXACT_PRODUCTS}
+        # The new name of TF32's switch: the old one raises once a library has used the new one.
+        changed = {name: exact for name, exact in EXACT_PRODUCTS.items() if before[name] not in {exact, "none"}}
+        for name, exact in changed.items():
+            setattr(products, name, exact)
         try:
             with self.device:
                 yield
         finally:
-            for name, value in before.items():
-                setattr(products, name, value)
+            for name in changed:
+                setattr(products, name, before[name])
 
 
 def is_checked(op: Op, case: Case) -> bool:

@@ -161,3 +161,19 @@ def test_the_cpu_judges_if_other_processes_have_the_gpus_memory(monkeypatch: pyt
     monkeypatch.setattr(by_gpu, "_judged_alone", full)
     assert by_gpu.run(RMS_NORM, large(op=RMS_NORM)) == by_cpu.run(RMS_NORM, large(op=RMS_NORM))
     assert by_gpu.judged_on_gpu is None
+
+
+@pytest.mark.parametrize("option", ["allow_tf32", "fp32_precision"])
+def test_products_of_definitions_ignore_what_a_library_chose_for_its_own(option: str) -> None:
+    products = torch.backends.cuda.matmul
+    before = products.fp32_precision
+    setattr(products, option, True if option == "allow_tf32" else "tf32")
+    try:
+        with JudgingGpu(device=CPU, most_bytes=lambda: 0).computing():
+            assert products.fp32_precision == "ieee"
+            assert not products.allow_bf16_reduced_precision_reduction
+        assert products.fp32_precision == "tf32"
+        assert products.allow_bf16_reduced_precision_reduction
+    finally:
+        products.allow_tf32 = False
+        products.fp32_precision = before
