@@ -25,7 +25,7 @@ USUAL_CACHE = Path("~/.cache", FOLDER_NAME).expanduser()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """The settings of one process; the defaults are those of an empty environment."""
+    """The settings of one process; the defaults are those of an empty environment, but for a resident."""
 
     cache: Path = USUAL_CACHE
     """The folder of installed libraries: `$HARNESS_CACHE`, or `kernel-harness` in the user's cache folder."""
@@ -36,7 +36,10 @@ class Settings:
     toolkits: tuple[Path, ...] = ()
     """The CUDA toolkits that `$CUDA_HOME` and `$CUDA_PATH` name, in this order."""
     resident_minutes: float = 0.0
-    """How long a resident zygote lives unused: `$HARNESS_RESIDENT_MINUTES`, or 10, but 0 in CI.  0: there is none."""
+    """How long a resident zygote lives unused: `$HARNESS_RESIDENT_MINUTES`, or 10, but 0 in CI.  0: there is none.
+
+    Only a command that reads its environment leaves one.
+    """
     compile_limit_s: float = COMPILE_LIMIT_S
     """The time for the kernels of a case to compile ahead of a hardware GPU: `$HARNESS_COMPILE_LIMIT_S`.
 

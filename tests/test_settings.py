@@ -1,15 +1,17 @@
 """The settings of a process, as environment variables choose them."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from harness.errors import UsageError
-from harness.settings import Settings
+from harness.settings import USUAL_RESIDENT_MINUTES, Settings
 
 
 def test_an_empty_environment_gives_the_defaults() -> None:
-    assert Settings.from_environment({}) == Settings.from_environment({"HARNESS_CACHE": ""}) == Settings()
+    of_a_command = replace(Settings(), resident_minutes=USUAL_RESIDENT_MINUTES)
+    assert Settings.from_environment({}) == Settings.from_environment({"HARNESS_CACHE": ""}) == of_a_command
 
 
 def test_the_cache_is_where_the_user_says(tmp_path: Path) -> None:
