@@ -92,7 +92,10 @@ class DeviceServer:
     def _await_hello(self, channel: Channel) -> str:
         """The name of the engine in the new child."""
         server = self._server.incarnation
-        match channel.wait(self.spec.load_limit_s):
+        answer = channel.wait(self.spec.load_limit_s)
+        if isinstance(answer, Exited | Orphaned):
+            self._raise_unless_at_fault(answer)
+        match answer:
             case Frame(kind=FrameKind.HELLO, payload=engine):
                 self._has_loaded = True
                 return engine.decode()
@@ -102,9 +105,6 @@ class DeviceServer:
                     raise fault.error()  # this server is healthy, and workers on another GPU have another server
             case Frame(kind=kind):
                 fault = self._fault_of(FaultKind.WORKER, f"a worker's first message was {kind.name}")
-            # Not the fault of loading: the server has loaded before, or the shared zygote died before it forked one.
-            case Exited() | Orphaned() if self._has_loaded or self._server.pid is None:
-                raise WorkerGone("a worker ended before it was ready")
             case Exited(code=code):
                 what = f"a worker ended before it was ready (exit code {code}): {channel.log_tail}"
                 fault = self._fault_of(FaultKind.WORKER, what)
@@ -117,6 +117,14 @@ class DeviceServer:
                 fault = self._fault_of(FaultKind.LIBRARY, what)
         self._give_up(fault, server)
         raise fault.error()
+
+    def _raise_unless_at_fault(self, end: Exited | Orphaned) -> None:
+        """Raise `WorkerGone` if a worker ended early through no fault of loading: that had succeeded, or was killed."""
+        if self._has_loaded:
+            raise WorkerGone("a worker ended before it was ready")
+        if isinstance(end, Orphaned) and self._server.has_lost_origin:
+            self._zygote.leave_residents()
+            raise WorkerGone("a worker's zygote ended before the worker was ready")
 
     def _loading(self) -> str:
         return f"{self.spec.engine}, {', '.join(self.spec.suites)} and its libraries"

@@ -47,6 +47,10 @@ class EmulatingZygote:
     def log_tail(self) -> str:
         return tail_of(self._log) or self._origin.log_tail()
 
+    def leave_residents(self) -> None:
+        """Use no resident from now on: one ended while it was used."""
+        self._origin.leave_residents()
+
     def close(self) -> None:
         """Kill it.  Servers that were forked from it belong to their pools, which stop them."""
         self._server.stop()

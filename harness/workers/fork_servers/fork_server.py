@@ -32,6 +32,11 @@ FLAGS = {
 """The options of Python that a fresh one inherits, by their names in `sys.flags`."""
 
 
+REPORTS = 3
+"""What can be read of a status pipe: process id, exit code and end."""
+REPORT_LIMIT_S = 0.5
+
+
 class Forking(ABC):
     """Something that has children forked.  Thread-safe."""
 
@@ -224,6 +229,19 @@ class ForkedServer(ForkServer):
         """The server's process id, once the origin has reported it."""
         with self._lock:
             return self._reported_pid()
+
+    @property
+    def has_lost_origin(self) -> bool:
+        """True if the origin ended before it forked this server, or before it could say how that ended.
+
+        For a server of which a child has just been lost.
+        """
+        with self._lock:
+            if self._status is None:
+                return True
+            for _ in range(REPORTS):
+                self._status.read(REPORT_LIMIT_S)
+            return self._status.pid is None or self._status.is_orphaned
 
     def _begin(self, fds: Sequence[int]) -> None:
         self._status = ChildStatus(self._origin.fork(self._main, fds))

@@ -37,6 +37,10 @@ class Origin(Protocol):
         """The end of what it printed while it loaded."""
         ...
 
+    def leave_residents(self) -> None:
+        """Use no resident from now on: one ended while it was used."""
+        ...
+
 
 class SharedZygote:
     """The zygote of an engine, from which the servers of all devices are forked."""
@@ -56,6 +60,10 @@ class SharedZygote:
     def forked_server(self, main: Main, orders: bytes) -> ForkedServer:
         """A fork server that is to be forked from this one."""
         return ForkedServer(self.zygote.server, main, orders)
+
+    def leave_residents(self) -> None:
+        """Use no resident from now on: one ended while it was used."""
+        self.zygote.leave_resident()
 
     def close(self) -> None:
         """End it, unless it is a resident.  Servers that were forked from it belong to their pools, which stop them."""
@@ -78,6 +86,11 @@ class LibraryResident:
     def forked_server(self, main: Main, orders: bytes) -> ForkedServer:
         """A fork server that is to be forked from this one."""
         return ForkedServer(self._server, main, orders)
+
+    def leave_residents(self) -> None:
+        """Use no resident from now on: one ended while it was used."""
+        self._server.close()
+        self._shared.leave_residents()
 
     def close(self) -> None:
         """Give up the resident, which stays."""

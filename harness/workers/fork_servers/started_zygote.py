@@ -70,10 +70,14 @@ class EngineZygote:
         """The end of what the fresh Python printed while it loaded."""
         return self._started.log_tail() if self._started is not None else ""
 
-    def close(self) -> None:
-        """End it, unless it is a resident."""
+    def leave_resident(self) -> None:
+        """Use a fresh Python from now on."""
         if self._resident is not None:
             self._resident.close()
+
+    def close(self) -> None:
+        """End it, unless it is a resident."""
+        self.leave_resident()
         if self._started is not None:
             self._started.close()
 

@@ -39,6 +39,9 @@ class WrappedZygote:
         """A fork server that is to be forked from this one."""
         return ForkedServer(self._zygote.server, main, orders)
 
+    def leave_residents(self) -> None:
+        """Do nothing: it is none."""
+
     def run_once(self, main: Main, limit_s: float) -> str:
         """Run a module's function in a child of its own.  Returns what went wrong; empty if nothing did."""
         failure, _ = run_to_end(Channel.to_new_child(lambda fds: self._fork(main, fds)), limit_s, self.log_tail)

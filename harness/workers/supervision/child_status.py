@@ -37,6 +37,11 @@ class ChildStatus:
         """True once the child has ended, or its fork server has: then the exit code stays unknown."""
         return self._is_complete or self._is_closed_by_server
 
+    @property
+    def is_orphaned(self) -> bool:
+        """True if the exit code stays unknown."""
+        return self._is_closed_by_server and not self._is_complete
+
     def read(self, limit_s: float | None = 0.0) -> None:
         """Read what the fork server has reported; waits up to the limit for it, without end where that is None."""
         if self.is_final or not select.select([self.fd], [], [], limit_s)[0]:

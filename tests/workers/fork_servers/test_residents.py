@@ -5,7 +5,9 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -20,10 +22,19 @@ from harness.workers.fork_servers import shared_zygotes
 from harness.workers.fork_servers.residents import Residents, found_residents, residents_folder
 from harness.workers.fork_servers.shared_zygotes import SharedZygotes
 from harness.workers.pool import Pool, PoolOptions
-from tests.workers.setting import DEADLINE_S, case, specs
+from tests.workers.setting import DEADLINE_S, Fifo, case, specs
 from tests.workers.zygote.test_loading import library, suite
 
 COUNTS_IMPORTS = "import os; os.write(os.open(os.environ['MISCHIEF_FOLDER'] + '/imports', 1 | 64 | 1024), b'x')"
+WAITS_THE_FIRST_TIME = """
+import os, signal
+once = os.environ["MISCHIEF_FOLDER"] + "/once"
+if not os.path.exists(once):
+    open(once, "w").close()
+    with open(os.environ["MISCHIEF_FIFO"], "w") as fifo:
+        fifo.write("loading\\n")
+    signal.pause()
+"""
 FEWER_RIGHTS = """
 import ctypes, socket, sys
 ctypes.CDLL(None).prctl(38, 1, 0, 0, 0)  # PR_SET_NO_NEW_PRIVS
@@ -122,6 +133,22 @@ def test_a_pool_goes_on_when_its_residents_are_killed(scratch: Path, folder: Pat
         assert opened.run(case("one", suite=file)).ending == Completed()
         end(runtime)
         assert opened.run_alone(case("one", suite=file)).ending == Completed()
+
+
+@pytest.mark.parametrize("environment", [(), (("LOADED_FOR", "one command"),)], ids=["library", "engine"])
+def test_a_command_goes_on_when_residents_are_killed_while_they_load(
+    scratch: Path, folder: Path, runtime: Path, fifo: Fifo, environment: tuple[tuple[str, str], ...]
+) -> None:
+    paths = (library(folder, WAITS_THE_FIRST_TIME),)
+    file = suite(folder, "import kernels_under_test; rows = 7")
+    running = partial(run, scratch, Residents(runtime, DEADLINE_S), file, library_paths=paths, environment=environment)
+    with ThreadPoolExecutor(1) as thread:
+        result = thread.submit(running)
+        fifo.read()
+        for pid in pids(runtime):
+            for process in (psutil.Process(pid), *psutil.Process(pid).children(recursive=True)):
+                process.kill()
+        assert result.result(DEADLINE_S) == 7
 
 
 def test_a_command_goes_without_residents_that_are_stopped(scratch: Path, folder: Path, runtime: Path) -> None:
