@@ -5,6 +5,7 @@ The order matters: libraries read the device when they are imported, and keep wh
 
 import importlib
 import importlib.metadata
+import inspect
 import os
 import sys
 import traceback
@@ -23,11 +24,13 @@ from harness.extras import missing_dependency, remedy_for_import
 from harness.garbage import without_collections
 from harness.libraries import absence, name_of
 from harness.model.op import Op
+from harness.patches import PATCHES
 from harness.suite import BUILTINS, beside, load_suite
 from harness.suite_files import is_shipped, located
 from harness.workers.protocol import ChildError, FaultKind
 from harness.workers.spec import BUILDS, WorkerSpec
 from harness.workers.zygote.import_stubs import import_past_frameworks, import_submodules_on_use, stub_package
+from harness.workers.zygote.source_blocks import getblock
 from harness.workers.zygote.suite_imports import imports_of, imports_of_helpers
 
 ENVIRONMENT = {
@@ -70,6 +73,8 @@ class Loaded:
 def prepare(factory: str) -> Prepared:
     """Load what depends on neither device nor libraries under test: the engine, with torch and Triton."""
     os.environ.update(ENVIRONMENT)
+    why = "Triton asks for the lines of each kernel while a library is imported"
+    PATCHES.replace(inspect, "getblock", getblock, why=why, releases="Python 3.10 to 3.14")
     with without_collections():
         engine = _engine(factory)
         engine.prepare()
