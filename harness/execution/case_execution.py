@@ -111,6 +111,10 @@ class CaseExecution(ABC):
         """
         return self._ended(op, lambda: self._digests(op, case), {})
 
+    def run_unread(self, op: Op, case: Case) -> Ending:
+        """Run the case as `run_again` does for what its calls leave or launch, and return how it ended."""
+        return self._ended(op, lambda: self._call(op, case), None)[0]
+
     @abstractmethod
     def _results(self, op: Op, case: Case) -> tuple[Result, ...]:
         """Compute the case and compare it with its reference."""
@@ -118,6 +122,10 @@ class CaseExecution(ABC):
     @abstractmethod
     def _sketches(self, op: Op, request: PairedRunRequest) -> tuple[Sketch, ...]:
         """Compute the requested case, and sketch its results."""
+
+    @abstractmethod
+    def _call(self, op: Op, case: Case) -> None:
+        """Compute the case, and drop its results."""
 
     @abstractmethod
     def _digests(self, op: Op, case: Case) -> dict[str, str]:

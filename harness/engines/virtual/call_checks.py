@@ -40,12 +40,12 @@ class CallChecks:
         other = self._largest_near(case)
         if other is None or choice_number(case) // len(CALL_CHECKS) % 2:
             with self.state_for(case), _failing_launches():
-                self.execution.run_again(self.op, case)
+                self.execution.run_unread(self.op, case)
             between = "a call whose first launch fails"
         else:
             other = replace(other, seed=case.seed + next(_CALLS))
             with self.state_for(other):
-                self.execution.run_again(self.op, other)
+                self.execution.run_unread(self.op, other)
             between = f"a call with {difference(case, other)}"
         with self.state_for(case) as launches:
             ending, results = self.execution.run_later(self.op, case)

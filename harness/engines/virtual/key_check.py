@@ -16,6 +16,8 @@ from harness.model.tuning import KeySweep
 
 Calls = Mapping[str, SurveyedCall]
 """The first call of each autotuned kernel, by the kernel's name."""
+_Sizes = Sequence[tuple[int, SurveyedCall]]
+"""The calls of one kernel by the size that is swept, ascending."""
 
 IN_A_ROW = 12
 """Sizes one after another in a sweep."""
@@ -59,13 +61,30 @@ def sweep(op: Op, case: Case, dim: str) -> tuple[Case, ...]:
     return tuple(near for near in swept if _elements(op, near) <= MOST_SWEPT_ELEMENTS and _is_legal(op, near, dim))
 
 
+def telling(sizes: Sequence[int]) -> tuple[int, ...]:
+    """Return the sizes of a sweep from which `may_be_needless` tells: those in a row, the smallest, the largest."""
+    return tuple(sorted({*(sizes[at] for at in _row(sizes)), *sizes[:1], *sizes[-1:]}))
+
+
+def may_be_needless(surveyed: Sequence[tuple[int, Calls]], buckets: Sequence[str]) -> bool:
+    """Return False if `needless` yields nothing for the whole sweep, of which these are the telling calls.
+
+    A value of a key that is the same for sizes in a row, the smallest and the largest is taken for the same in between.
+    """
+
+    def is_doubtful(argument: str, seen: _Sizes) -> bool:
+        if len({call.key.get(argument) for _, call in seen}) == 1:
+            return False
+        return all(argument in call.unused for _, call in seen) or _is_new_in_row(argument, seen)
+
+    return any(is_doubtful(argument, seen) for _, argument, seen in _keyed(surveyed, buckets))
+
+
 def needless(dim: str, surveyed: Sequence[tuple[int, Calls]], buckets: Sequence[str]) -> Iterator[KeySweep]:
     """Yield the arguments of keys that change in a sweep and decide nothing."""
-    for kernel in dict.fromkeys(kernel for _, calls in surveyed for kernel in calls):
-        seen = [(size, calls[kernel]) for size, calls in surveyed if kernel in calls]
-        for argument in seen[0][1].key:
-            if argument not in buckets and (needless_argument := _needless(dim, argument, seen)):
-                yield needless_argument
+    for kernel, argument, seen in _keyed(surveyed, buckets):
+        if needless_argument := _needless(dim, kernel, argument, seen):
+            yield needless_argument
 
 
 def neighbours(op: Op, case: Case) -> Iterator[Case]:
@@ -136,7 +155,14 @@ def _tile(config: Any) -> int:
     return prod(abs(value) or 1 for value in config.kwargs.values() if isinstance(value, int)) * config.num_stages
 
 
-def _needless(dim: str, argument: str, seen: Sequence[tuple[int, SurveyedCall]]) -> KeySweep | None:
+def _keyed(surveyed: Sequence[tuple[int, Calls]], buckets: Sequence[str]) -> Iterator[tuple[str, str, _Sizes]]:
+    """Yield each kernel with each argument of its key that stands for no class of sizes, and its calls."""
+    for kernel in dict.fromkeys(kernel for _, calls in surveyed for kernel in calls):
+        seen = [(size, calls[kernel]) for size, calls in surveyed if kernel in calls]
+        yield from ((kernel, argument, seen) for argument in seen[0][1].key if argument not in buckets)
+
+
+def _needless(dim: str, kernel: str, argument: str, seen: _Sizes) -> KeySweep | None:
     """Return the sweep if the argument changes in it and the tunings exceed what decides; None if it is needed."""
     sizes, values = [size for size, _ in seen], [call.key.get(argument, "") for _, call in seen]
     is_unused = all(argument in call.unused for _, call in seen)
@@ -144,10 +170,10 @@ def _needless(dim: str, argument: str, seen: Sequence[tuple[int, SurveyedCall]])
     tunings, needed = len({call.whole_key for _, call in seen}), len(set(deciding))
     if len(set(values)) == 1 or needed >= tunings:
         return None
-    if not is_unused and not _is_new_each_time(sizes, values, deciding):
+    if not is_unused and not _is_new_in_row(argument, seen):
         return None
     return KeySweep(
-        kernel=seen[0][1].kernel,
+        kernel=kernel,
         argument=argument,
         dim=dim,
         sizes=tuple(sizes),
@@ -166,12 +192,12 @@ def _deciding(call: SurveyedCall, argument: str, *, is_unused: bool) -> tuple[ob
     return (tuple(map(str, call.usable)) if is_unused else call.code, *rest)
 
 
-def _is_new_each_time(sizes: Sequence[int], values: Sequence[str], deciding: Sequence[object]) -> bool:
+def _is_new_in_row(argument: str, seen: _Sizes) -> bool:
     """Return True if each of enough sizes in a row has a value of its own, and what decides changes at half at most."""
-    row = _row(sizes)
-    if len(row) < FEW or len({values[at] for at in row}) < len(row):
+    row = [seen[at][1] for at in _row([size for size, _ in seen])]
+    if len(row) < FEW or len({call.key.get(argument, "") for call in row}) < len(row):
         return False
-    return 2 * len({deciding[at] for at in row}) <= len(row)
+    return 2 * len({_deciding(call, argument, is_unused=False) for call in row}) <= len(row)
 
 
 def _row(sizes: Sequence[int]) -> list[int]:

@@ -12,7 +12,17 @@ import torch
 from harness.engines.triton.autotuner_seam import InterruptedTuning, Tuning
 from harness.engines.triton.key_survey import KeySurvey
 from harness.engines.triton.triton_seam import ConfigChooser
-from harness.engines.virtual.key_check import Calls, Candidate, difference, legal_neighbours, needless, sharing, sweep
+from harness.engines.virtual.key_check import (
+    Calls,
+    Candidate,
+    difference,
+    legal_neighbours,
+    may_be_needless,
+    needless,
+    sharing,
+    sweep,
+    telling,
+)
 from harness.engines.virtual.launches import VirtualCaseLaunches
 from harness.execution.case_execution import CaseExecution
 from harness.model.case import Case, GradMode
@@ -95,14 +105,17 @@ class TuningRuns:
         )
 
     def _sweep(self, case: Case, dim: str) -> Iterator[KeySweep]:
-        """Survey the case at many sizes of one dim."""
-        surveyed = [(swept.dims[dim], self._survey(swept)) for swept in sweep(self.op, case, dim)]
-        yield from needless(dim, surveyed, self.op.buckets)
+        """Survey the case at many sizes of one dim, or at some if these tell that no argument is needless."""
+        swept = {one.dims[dim]: one for one in sweep(self.op, case, dim)}
+        surveyed = {size: self._survey(swept[size]) for size in telling(tuple(swept))}
+        if may_be_needless(tuple(surveyed.items()), self.op.buckets):
+            surveyed |= {size: self._survey(one) for size, one in swept.items() if size not in surveyed}
+            yield from needless(dim, sorted(surveyed.items()), self.op.buckets)
 
     def _survey(self, case: Case) -> Calls:
         survey = KeySurvey(self.chooser)
         with self.state_for(case), survey.installed():
-            self.execution.run_again(self.op, case)
+            self.execution.run_unread(self.op, case)
         return survey.calls
 
     def _share(self, case: Case, candidate: Candidate) -> SharedEntry:

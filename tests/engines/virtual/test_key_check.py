@@ -1,12 +1,22 @@
 """Which arguments of a key are needless, and which cases share an entry of an autotuner's cache."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 
 import pytest
 
 from harness.engines.triton.key_survey import SurveyedCall
-from harness.engines.virtual.key_check import IN_A_ROW, Candidate, legal_neighbours, needless, sharing, sweep
+from harness.engines.virtual.key_check import (
+    FEW,
+    IN_A_ROW,
+    Candidate,
+    legal_neighbours,
+    may_be_needless,
+    needless,
+    sharing,
+    sweep,
+    telling,
+)
 from harness.model.case import Case, DType
 from harness.model.op import Op
 from harness.model.tuning import KeySweep
@@ -82,6 +92,31 @@ def test_an_argument_that_changes_the_code_or_the_configs_is_not_needless() -> N
 
 def test_few_sizes_in_a_row_show_too_little() -> None:
     assert found({size: call({"T": str(size)}) for size in (1, 2, 3, 8, 16, 32)}) == []
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        lambda size: call({"T": str(size)}),
+        lambda size: call({"T": str(size)}, code=(("T", size),)),
+        lambda size: call({"T": str(size)}, code=(("T", size // 4),)),
+        lambda size: call({"NB": str(size // 32)}, unused=frozenset({"NB"})),
+        lambda size: call({"NB": str(size // 32)}, unused=frozenset({"NB"} if size > 1 else ())),
+        lambda size: call({"NB": str(size.bit_length()), "D": "8"}),
+        lambda size: call({"NB": str(size > 16)}, unused=frozenset({"NB"} if size > 16 else ())),
+    ],
+)
+def test_some_sizes_of_a_sweep_tell_if_the_others_matter(made: Callable[[int], SurveyedCall]) -> None:
+    calls = {size: {"k": made(size)} for size in SIZES}
+    chosen = [(size, calls[size]) for size in telling(SIZES)]
+    assert may_be_needless(chosen, ()) or not found({size: one["k"] for size, one in calls.items()})
+
+
+def test_most_sizes_of_a_sweep_need_no_call_if_keys_decide() -> None:
+    chosen = telling((1, 2, 4, 8, *range(20, 20 + IN_A_ROW), 64, 128))
+    assert chosen == (1, *range(20, 20 + IN_A_ROW), 128)
+    assert not may_be_needless([(size, {"k": call({"T": str(size)}, code=(("T", size),))}) for size in chosen], ())
+    assert not may_be_needless([(size, {"k": call({"T": str(size)})}) for size in range(FEW - 1)], ())
 
 
 def test_a_sweep_has_sizes_in_a_row_and_powers_of_two() -> None:
