@@ -38,8 +38,8 @@ def _residents(settings: Settings) -> Iterator[str]:
     """Yield a line for each resident zygote of the user."""
     folder = residents_folder(settings.runtime)
     for resident in found_residents(folder) if folder else ():
-        if resident.pid is None:
-            yield "resident zygote: still loads"
+        if not resident.is_ready:
+            yield "resident zygote: still loads, or is stopped"
             continue
         with suppress(psutil.NoSuchProcess):
             process = psutil.Process(resident.pid)

@@ -1,6 +1,7 @@
 """Engines for tests of the workers: they call the op's function with the case's dims and compare nothing."""
 
 import os
+import signal
 from pathlib import Path
 
 from harness.execution import flight_recorder
@@ -54,6 +55,19 @@ class Catching(Calling):
         except Exception as error:  # noqa: BLE001 — as an engine must
             ending = Raised(kind=type(error).__name__, message=str(error), source=None, phase="forward", traceback="")
             return Run(case=case, engine=self.traits.name, ending=ending)
+
+
+class Waiting(Calling):
+    """Reports that it is being prepared, and then waits for ever; another process does neither."""
+
+    def prepare(self) -> None:
+        try:
+            Path(os.environ["MISCHIEF_FOLDER"], "once").touch(exist_ok=False)
+        except FileExistsError:
+            return
+        with Path(os.environ["MISCHIEF_FIFO"]).open("w", encoding="ascii") as fifo:
+            fifo.write("loading\n")
+        signal.pause()
 
 
 class Launching(Calling):

@@ -20,6 +20,8 @@ from harness.workers.zygote.fork_loop import Main, imported
 from harness.workers.zygote.process_context import ProcessContext
 from harness.workers.zygote.startup import DeviceOrders, start_device
 
+LOOK_S = 2.0
+"""So often is looked, during a wait for a worker, at what is to fork its server."""
 SELF_TEST_LIMIT_S = 120.0
 """The child may have to compile the kernel with the planted mistake, and for GSan the allocator too."""
 SELF_TEST_FILES = frozenset({"kernels_instrumented.py", "kernels_gluon.py"})
@@ -92,9 +94,9 @@ class DeviceServer:
     def _await_hello(self, channel: Channel) -> str:
         """The name of the engine in the new child."""
         server = self._server.incarnation
-        answer = channel.wait(self.spec.load_limit_s)
+        answer = self._first_answer(channel)
         if isinstance(answer, Exited | Orphaned):
-            self._raise_unless_at_fault(answer)
+            self._raise_unless_at_fault(answer, server)
         match answer:
             case Frame(kind=FrameKind.HELLO, payload=engine):
                 self._has_loaded = True
@@ -118,10 +120,26 @@ class DeviceServer:
         self._give_up(fault, server)
         raise fault.error()
 
-    def _raise_unless_at_fault(self, end: Exited | Orphaned) -> None:
+    def _first_answer(self, channel: Channel) -> Frame | Exited | Orphaned | NoAnswer:
+        """Wait for a new child, unless the process that is to fork this server does not get to it."""
+        left_s = self.spec.load_limit_s
+        while left_s > LOOK_S:
+            answer = channel.wait(LOOK_S)
+            if not isinstance(answer, NoAnswer):
+                return answer
+            left_s -= LOOK_S
+            if self._server.pid is None and self._zygote.has_stalled:
+                self._zygote.leave_residents()
+                self._server.stop()
+                raise WorkerGone("a worker's zygote was stopped before it forked")
+        return channel.wait(left_s)
+
+    def _raise_unless_at_fault(self, end: Exited | Orphaned, server: object) -> None:
         """Raise `WorkerGone` if a worker ended early through no fault of loading: that had succeeded, or was killed."""
         if self._has_loaded:
             raise WorkerGone("a worker ended before it was ready")
+        if isinstance(end, Orphaned) and self._server.incarnation != server:
+            raise WorkerGone("another thread has given up the server of a worker")
         if isinstance(end, Orphaned) and self._server.has_lost_origin:
             self._zygote.leave_residents()
             raise WorkerGone("a worker's zygote ended before the worker was ready")

@@ -47,9 +47,15 @@ class EmulatingZygote:
     def log_tail(self) -> str:
         return tail_of(self._log) or self._origin.log_tail()
 
+    @property
+    def has_stalled(self) -> bool:
+        return self._origin.has_stalled
+
     def leave_residents(self) -> None:
-        """Use no resident from now on: one ended while it was used."""
+        """Use no resident from now on: one ended or stopped while it was used."""
         self._origin.leave_residents()
+        if self._server.pid is None:  # asked for, and not forked
+            self._server.stop()
 
     def close(self) -> None:
         """Kill it.  Servers that were forked from it belong to their pools, which stop them."""

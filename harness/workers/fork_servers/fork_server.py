@@ -259,8 +259,8 @@ class ForkedServer(ForkServer):
         if not self._has_ended():
             with suppress(ProcessLookupError):  # the origin has just reaped it, and is about to report that
                 os.kill(pid, signal.SIGKILL)
-        while not self._status.is_final:
-            self._status.read(None)
+        while not self._status.is_final and not linux.has_ended(pid):  # an origin that is stopped reports no end
+            self._status.read(REPORT_LIMIT_S)
 
     def _reported_pid(self) -> int | None:
         if self._status is None:

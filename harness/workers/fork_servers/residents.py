@@ -21,6 +21,7 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from subprocess import SubprocessError
+from time import time
 
 from filelock import FileLock, Timeout
 
@@ -32,6 +33,7 @@ from harness.workers.fork_servers.fork_server import (
     python_arguments,
     search_path,
 )
+from harness.workers.supervision.linux import is_stopped
 from harness.workers.zygote.orders import START_RESIDENT, Residence, ResidentOrders
 from harness.workers.zygote.process_context import ProcessContext
 from harness.workers.zygote.resident import LOG, LONGEST_ANSWER, READY, peer_of, restrictions_of
@@ -46,6 +48,8 @@ ANSWER_LIMIT_S = 1.0
 """The longest wait for a resident, or for another command that looks for one."""
 LOCK = "lock"
 LOAD_LIMIT_S = 180.0
+OTHERS_LOAD_LIMIT_S = 15.0
+"""The longest wait for a resident that another command has started, and that still loads."""
 OWN_WORDS = frozenset({"HARNESS", "PYTEST"})
 """What the names of variables begin with that neither torch nor Triton reads."""
 
@@ -58,8 +62,10 @@ class NoResident(Exception):
 class FoundResident:
     """A resident of this user."""
 
-    pid: int | None
-    """The id of the process; None while it loads."""
+    pid: int
+    """Of the command that asked for it until its process begins."""
+    is_ready: bool
+    """False while it loads, and while it is stopped."""
 
 
 class Residents:
@@ -108,7 +114,7 @@ class Residents:
         for _ in range(ATTEMPTS):
             try:
                 connection, is_new = self._connected_or_started(path, start)
-                if is_new or _is_willing(connection, is_ready=path.with_suffix(READY).exists()):
+                if is_new or _is_willing(connection, path):
                     return connection
             except (OSError, SubprocessError, Timeout) as error:
                 raise NoResident(f"{path}: {error}") from None
@@ -120,7 +126,7 @@ class Residents:
             connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
             try:
                 try:
-                    connection.connect(str(path))
+                    _connect(connection, str(path))
                 except (FileNotFoundError, ConnectionRefusedError):  # none, or one that was killed
                     path.unlink(missing_ok=True)
                     path.with_suffix(READY).unlink(missing_ok=True)
@@ -153,6 +159,12 @@ class ResidentServer(Forking):
     def is_connected(self) -> bool:
         """True once it has a connection, for as long as that holds."""
         return self._connection is not None
+
+    @property
+    def has_stalled(self) -> bool:
+        """True if it is stopped, or loads for another command for too long."""
+        connection = self._connection
+        return connection is not None and _has_stalled(connection)
 
     def start(self) -> None:
         """Connect before the first request."""
@@ -209,22 +221,49 @@ def found_residents(folder: Path) -> Iterator[FoundResident]:
     """Yield the residents that live."""
     for path in sorted(folder.glob("*.sock")):
         with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as connection, suppress(OSError):
-            connection.connect(str(path))
+            _connect(connection, str(path))
+            pid, _ = peer_of(connection)
             if not path.with_suffix(READY).exists() or not select.select([connection], [], [], ANSWER_LIMIT_S)[0]:
-                yield FoundResident(pid=None)
-            elif answer := connection.recv(LONGEST_ANSWER):
-                yield FoundResident(pid=int(answer))
+                yield FoundResident(pid=pid, is_ready=False)
+            elif connection.recv(LONGEST_ANSWER):
+                yield FoundResident(pid=pid, is_ready=True)
 
 
-def _is_willing(connection: socket.socket, *, is_ready: bool) -> bool:
-    """False if the resident belongs to another user, has turned the connection down, or is stopped.
+def _connect(connection: socket.socket, path: str) -> None:
+    """Connect at once, or raise: a process that is stopped may have a long queue of connections."""
+    connection.settimeout(0)
+    try:
+        connection.connect(path)
+    finally:
+        connection.settimeout(None)
 
-    One that loads answers later, and is taken for willing.
+
+def _has_stalled(connection: socket.socket) -> bool:
+    """True if a resident is stopped, or loads for another command for too long."""
+    try:
+        started_here = peer_of(connection)[0] == os.getpid()
+        path = connection.getpeername()
+        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as probe:
+            _connect(probe, path)
+            pid, _ = peer_of(probe)
+        age_s = time() - Path(path).stat().st_mtime
+    except BlockingIOError:  # many wait for it
+        return True
+    except OSError:  # it has ended, or is about to, or this process has given it up
+        return False
+    is_late = not started_here and age_s > OTHERS_LOAD_LIMIT_S and not Path(path).with_suffix(READY).exists()
+    return is_late or is_stopped(pid)
+
+
+def _is_willing(connection: socket.socket, path: Path) -> bool:
+    """False if the resident belongs to another user, has turned the connection down, or hangs.
+
+    One that loads answers later, and is taken for willing for a while.
     """
     if peer_of(connection)[1] != os.getuid():
         return False
-    if not is_ready:
-        return True
+    if not path.with_suffix(READY).exists():
+        return not _has_stalled(connection)
     try:
         answers, _, _ = select.select([connection], [], [], ANSWER_LIMIT_S)
         return bool(answers and connection.recv(LONGEST_ANSWER))
@@ -243,7 +282,7 @@ def _remove_dead(folder: Path) -> None:
     for path in folder.glob("*.sock"):
         with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as connection:
             try:
-                connection.connect(str(path))
+                _connect(connection, str(path))
             except ConnectionRefusedError:
                 path.unlink(missing_ok=True)
             except OSError:

@@ -37,8 +37,13 @@ class Origin(Protocol):
         """The end of what it printed while it loaded."""
         ...
 
+    @property
+    def has_stalled(self) -> bool:
+        """True if a resident of which this consists is stopped, or does not come to an end of loading."""
+        ...
+
     def leave_residents(self) -> None:
-        """Use no resident from now on: one ended while it was used."""
+        """Use no resident from now on: one ended or stopped while it was used."""
         ...
 
 
@@ -61,8 +66,12 @@ class SharedZygote:
         """A fork server that is to be forked from this one."""
         return ForkedServer(self.zygote.server, main, orders)
 
+    @property
+    def has_stalled(self) -> bool:
+        return self.zygote.has_stalled
+
     def leave_residents(self) -> None:
-        """Use no resident from now on: one ended while it was used."""
+        """Use no resident from now on: one ended or stopped while it was used."""
         self.zygote.leave_resident()
 
     def close(self) -> None:
@@ -87,8 +96,15 @@ class LibraryResident:
         """A fork server that is to be forked from this one."""
         return ForkedServer(self._server, main, orders)
 
+    @property
+    def has_stalled(self) -> bool:
+        """True also if that of the engine has, or was given up: it may have been asked for this one."""
+        engine = self._shared.zygote
+        is_left = self._server.is_connected and not engine.is_resident
+        return is_left or self._server.has_stalled or engine.has_stalled
+
     def leave_residents(self) -> None:
-        """Use no resident from now on: one ended while it was used."""
+        """Use no resident from now on: one ended or stopped while it was used."""
         self._server.close()
         self._shared.leave_residents()
 

@@ -62,6 +62,11 @@ class EngineZygote:
         return self._resident is not None and self._resident.is_connected
 
     @property
+    def has_stalled(self) -> bool:
+        """True if it is a resident that will not answer soon."""
+        return self._resident is not None and self._resident.has_stalled
+
+    @property
     def pid(self) -> int | None:
         """The id of the fresh Python; None if there is none."""
         return self._started.server.pid if self._started is not None else None

@@ -39,6 +39,11 @@ class WrappedZygote:
         """A fork server that is to be forked from this one."""
         return ForkedServer(self._zygote.server, main, orders)
 
+    @property
+    def has_stalled(self) -> bool:
+        """False: there is no resident."""
+        return False
+
     def leave_residents(self) -> None:
         """Do nothing: it is none."""
 

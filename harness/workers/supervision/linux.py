@@ -77,6 +77,24 @@ def ends(child: int, limit_s: float) -> bool:
         os.close(pidfd)
 
 
+def has_ended(pid: int) -> bool:
+    """True if a process is gone, or only its exit status is left."""
+    return _state(pid) in {"", "X", "Z"}
+
+
+def is_stopped(pid: int) -> bool:
+    """True if a signal or a debugger has stopped a process."""
+    return _state(pid) in {"T", "t"}
+
+
+def _state(pid: int) -> str:
+    """Return the letter of a process's state; empty if it is gone."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()[0]
+    except (OSError, IndexError):
+        return ""
+
+
 def starved_s(pid: int) -> float:
     """The longest time that a thread of a process was ready to run and had no core; 0 if the process is gone."""
     waited_ns = [0]

@@ -33,6 +33,11 @@ Stamp = tuple[int, int]
 """When a file was changed, in nanoseconds, and its size."""
 
 
+def take_over(listener: socket.socket) -> None:
+    """Have Linux name this process, and no longer that which made the socket, as the peer of new connections."""
+    listener.listen()
+
+
 @contextmanager
 def loading(residence: Residence) -> Generator[None]:
     """Have Linux end this process if the block takes too long: a library may wait for ever."""

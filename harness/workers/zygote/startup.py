@@ -98,6 +98,7 @@ def start_resident(fds: tuple[int, ...]) -> int:
         given = json.load(file)
     residence = Residence(**given["residence"])
     listener = socket.socket(fileno=listener_fd)
+    resident.take_over(listener)
     os.setsid()
     os.chdir("/")  # the folder of a command may hold modules
     _print_to(log_fd)
@@ -116,6 +117,8 @@ def start_library(fds: tuple[int, ...]) -> int:
     listener_fd, orders_fd = fds
     with os.fdopen(orders_fd, "rb") as file:
         orders = wire.from_json(file.read(), LibraryOrders)
+    listener = socket.socket(fileno=listener_fd)
+    resident.take_over(listener)
     prepared = state.prepared
     assert isinstance(prepared, Prepared)
     assert state.changes is not None
@@ -127,7 +130,7 @@ def start_library(fds: tuple[int, ...]) -> int:
         state.loaded = _or_error(lambda: load(orders.spec, prepared))
     state.changes.note(before)
     suites = (Path(located(suite, Path(orders.spec.project))) for suite in orders.spec.suites)
-    return _reside(socket.socket(fileno=listener_fd), orders.residence, state.loaded, suites)
+    return _reside(listener, orders.residence, state.loaded, suites)
 
 
 def _reside(listener: socket.socket, residence: Residence, loaded: object, files: Iterable[Path]) -> int:

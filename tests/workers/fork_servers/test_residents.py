@@ -4,9 +4,10 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
+from contextlib import closing, contextmanager, nullcontext
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -18,11 +19,11 @@ from filelock import FileLock
 from harness.errors import LibraryError, UsageError
 from harness.model.run import Completed
 from harness.settings import Settings
-from harness.workers.fork_servers import shared_zygotes
+from harness.workers.fork_servers import device_server, shared_zygotes
 from harness.workers.fork_servers.residents import Residents, found_residents, residents_folder
 from harness.workers.fork_servers.shared_zygotes import SharedZygotes
 from harness.workers.pool import Pool, PoolOptions
-from tests.workers.setting import DEADLINE_S, Fifo, case, specs
+from tests.workers.setting import DEADLINE_S, DEVICE, Fifo, case, specs
 from tests.workers.zygote.test_loading import library, suite
 
 COUNTS_IMPORTS = "import os; os.write(os.open(os.environ['MISCHIEF_FOLDER'] + '/imports', 1 | 64 | 1024), b'x')"
@@ -43,7 +44,11 @@ connection.connect(sys.argv[1])
 print(connection.recv(16))
 """
 
-RunOne = Callable[..., float]
+
+@pytest.fixture
+def short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(device_server, "LOOK_S", 0.2)
+    monkeypatch.setattr("harness.workers.fork_servers.residents.OTHERS_LOAD_LIMIT_S", 0.5)
 
 
 @pytest.fixture
@@ -70,12 +75,23 @@ def run(scratch: Path, residents: Residents, suites: str, op: str = "one", **cha
 
 def pids(runtime: Path) -> list[int]:
     """The residents that are ready."""
-    return [found.pid for found in found_residents(runtime) if found.pid is not None]
+    return [found.pid for found in found_residents(runtime) if found.is_ready]
 
 
 def end(runtime: Path) -> None:
     for pid in pids(runtime):
         os.kill(pid, signal.SIGKILL)
+
+
+@contextmanager
+def stopped(*processes: int) -> Generator[None]:
+    for pid in processes:
+        os.kill(pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        for pid in processes:
+            os.kill(pid, signal.SIGCONT)
 
 
 def test_the_next_command_finds_the_library_imported(scratch: Path, folder: Path, runtime: Path) -> None:
@@ -154,12 +170,44 @@ def test_a_command_goes_on_when_residents_are_killed_while_they_load(
 def test_a_command_goes_without_residents_that_are_stopped(scratch: Path, folder: Path, runtime: Path) -> None:
     file = suite(folder, "rows = 7")
     assert run(scratch, Residents(runtime, DEADLINE_S), file) == 7
-    stopped = pids(runtime)
-    for pid in stopped:
-        os.kill(pid, signal.SIGSTOP)
-    assert run(scratch, Residents(runtime, DEADLINE_S), file) == 7
-    for pid in stopped:
-        os.kill(pid, signal.SIGCONT)
+    with stopped(*pids(runtime)):
+        assert run(scratch, Residents(runtime, DEADLINE_S), file) == 7
+
+
+@pytest.mark.usefixtures("short_waits")
+def test_a_pool_goes_on_when_its_residents_are_stopped(scratch: Path, folder: Path, runtime: Path) -> None:
+    file = suite(folder, "rows = 7")
+    others = [replace(DEVICE, slug=slug) for slug in ("other", "another")]
+    zygotes = SharedZygotes(Residents(runtime, DEADLINE_S))
+    options = PoolOptions(shared_zygotes=zygotes)
+    with closing(zygotes), Pool(specs(scratch, suites=(file,)), 2, DEADLINE_S, options) as opened:
+        assert opened.run(case("one", suite=file)).ending == Completed()
+        with stopped(*pids(runtime)):
+            runs = [opened.submit(case("one", suite=file, device=other)) for other in others]
+            assert [run.result(DEADLINE_S / 2).ending for run in runs] == [Completed(), Completed()]
+            opened.close()
+
+
+@pytest.mark.usefixtures("short_waits")
+@pytest.mark.parametrize("hanging", ["library", "engine"])
+@pytest.mark.parametrize("is_stopped", [True, False])
+def test_commands_do_not_wait_for_a_resident_that_hangs_while_it_loads(
+    scratch: Path, folder: Path, runtime: Path, fifo: Fifo, hanging: str, *, is_stopped: bool
+) -> None:
+    paths = (library(folder, WAITS_THE_FIRST_TIME if hanging == "library" else ""),)
+    file = suite(folder, "import kernels_under_test; rows = 7")
+    engine = f"tests.workers.engines:{'Waiting' if hanging == 'engine' else 'Calling'}"
+    running = partial(run, scratch, Residents(runtime, DEADLINE_S), file, library_paths=paths, engine=engine)
+    with ThreadPoolExecutor(1) as thread:
+        first = thread.submit(running)
+        fifo.read()
+        loading = [found.pid for found in found_residents(runtime) if not found.is_ready and found.pid != os.getpid()]
+        with stopped(*loading) if is_stopped else nullcontext():
+            assert running() == 7
+            assert not is_stopped or first.result(DEADLINE_S) == 7
+        for pid in loading:
+            os.kill(pid, signal.SIGKILL)
+        assert first.result(DEADLINE_S) == 7
 
 
 def test_a_command_goes_without_residents_while_the_lock_is_held(scratch: Path, folder: Path, runtime: Path) -> None:
