@@ -1,5 +1,6 @@
 """Engines for tests of the workers: they call the op's function with the case's dims and compare nothing."""
 
+import importlib
 import os
 import signal
 from pathlib import Path
@@ -68,6 +69,13 @@ class Waiting(Calling):
         with Path(os.environ["MISCHIEF_FIFO"]).open("w", encoding="ascii") as fifo:
             fifo.write("loading\n")
         signal.pause()
+
+
+class OfParts(Calling):
+    """Imports a module of the test's own."""
+
+    def prepare(self) -> None:
+        importlib.import_module("part_of_the_engine")
 
 
 class Launching(Calling):

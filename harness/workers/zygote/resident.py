@@ -16,7 +16,7 @@ import sys
 from collections.abc import Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from time import monotonic
+from time import monotonic, time_ns
 from types import ModuleType
 
 from harness.workers.zygote.fork_loop import ForkLoop
@@ -54,6 +54,18 @@ def stamps(more: Iterable[Path]) -> dict[str, Stamp | None]:
     """
     files = {*map(str, more), *_files_of_modules(tuple(sys.modules.values())), *filter(os.path.isabs, sys.path)}
     return {file: _stamp(file) for file in files}
+
+
+def have_changed_while_loading(known: Mapping[str, Stamp | None], residence: Residence) -> bool:
+    """True if a file may have changed after it was read: it has since the socket was made.
+
+    A folder changes also when Python first keeps compiled modules in it.
+    """
+    begun, now_ns = _stamp(residence.path), time_ns()
+    if begun is None:
+        return True
+    changed = (file for file, stamp in known.items() if stamp is not None and begun[0] <= stamp[0] <= now_ns)
+    return any(os.path.isfile(file) for file in changed)  # noqa: PTH113 - a text
 
 
 def are_current(known: Mapping[str, Stamp | None]) -> bool:

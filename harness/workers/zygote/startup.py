@@ -13,9 +13,10 @@ import sys
 import tempfile
 import traceback
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import TypeVar
 
 from harness import wire
@@ -62,6 +63,8 @@ class State:
 
     prepared: Prepared | ChildError | None = None
     loaded: Loaded | ChildError | None = None
+    known: Mapping[str, resident.Stamp | None] = MappingProxyType({})
+    """The files that a resident has loaded, as they were when it did."""
     changes: EnvironmentChanges | None = None
     """Of a resident, and of what is forked from it; None in the processes of one command."""
 
@@ -134,9 +137,14 @@ def start_library(fds: tuple[int, ...]) -> int:
 
 
 def _reside(listener: socket.socket, residence: Residence, loaded: object, files: Iterable[Path]) -> int:
-    """Serve as a resident.  One that could load nothing serves those alone who wait for it: they report why."""
-    loop = resident.ResidentLoop(listener, residence, resident.stamps(files))
-    if isinstance(loaded, ChildError):
+    """Serve as a resident.
+
+    One that could load nothing serves those alone who wait for it: they report why.  So does one of which a file has
+    changed meanwhile.
+    """
+    state.known = {**resident.stamps(files), **state.known}  # what was inherited may have changed since it was loaded
+    loop = resident.ResidentLoop(listener, residence, state.known)
+    if isinstance(loaded, ChildError) or resident.have_changed_while_loading(state.known, residence):
         loop.close_after_waiting()
     loop.run()
     return 0

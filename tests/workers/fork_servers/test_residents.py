@@ -116,6 +116,34 @@ def test_a_changed_library_is_imported_again(scratch: Path, folder: Path, runtim
     assert len(set(before) & set(pids(runtime))) == 1  # that of the engine stays
 
 
+def test_a_library_that_changes_while_it_loads_is_imported_again(scratch: Path, folder: Path, runtime: Path) -> None:
+    residents = Residents(runtime, DEADLINE_S)
+    changes_itself = "from pathlib import Path; number = 1; Path(__file__).write_text('number = 23')"
+    paths = (library(folder, changes_itself),)
+    file = suite(folder, "import kernels_under_test as k; rows = k.number")
+    assert [run(scratch, residents, file, library_paths=paths) for _ in range(3)] == [1, 23, 23]
+    assert len(pids(runtime)) == 2
+
+
+def test_a_library_on_an_engine_that_has_changed_is_not_kept(
+    scratch: Path, folder: Path, runtime: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (folder / "part_of_the_engine.py").write_text("number = 1", encoding="utf-8")
+    monkeypatch.syspath_prepend(folder)
+    file = suite(folder, "import part_of_the_engine as p; rows = p.number")
+    zygotes = SharedZygotes(Residents(runtime, DEADLINE_S))
+    options = PoolOptions(shared_zygotes=zygotes)
+    of_spec = specs(scratch, suites=(file,), engine="tests.workers.engines:OfParts")
+    with closing(zygotes), Pool(of_spec, 1, DEADLINE_S, options) as opened:
+        zygotes.of("tests.workers.engines:OfParts").zygote.start()
+        while not pids(runtime):
+            pass
+        (folder / "part_of_the_engine.py").write_text("number = 23", encoding="utf-8")
+        assert opened.run(case("one", suite=file)).ending == Completed()
+    again = run(scratch, Residents(runtime, DEADLINE_S), file, engine="tests.workers.engines:OfParts")
+    assert again == 23
+
+
 def test_a_changed_suite_is_loaded_again(scratch: Path, folder: Path, runtime: Path) -> None:
     residents = Residents(runtime, DEADLINE_S)
     for number in (1, 23):
