@@ -38,6 +38,9 @@ MODULES = (
 )
 """What the processes of each check need, and import once: the harness's own, and what Triton imports at a launch."""
 
+SECOND_RUNS_ONE_IN = 4
+"""One drawn case in so many gets second runs, if no kernel is autotuned: each takes as long as two or three cases."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class CheckProcesses:
@@ -74,6 +77,7 @@ class CheckProcesses:
             seed=seed,
             project=self.project,
             oracles=self.oracles,
+            second_runs_one_in=SECOND_RUNS_ONE_IN,
             engine=self.engine,
             fixed_sm_count=True,
             time_limit_s=self.time_limit_s,

@@ -8,6 +8,8 @@ from dataclasses import replace
 from itertools import islice, product
 from math import prod
 
+from harness.execution.paired_run_policy import unsampled
+from harness.execution.reruns import Rerun, call_check, fails_between, later_seeds
 from harness.model.case import ONLY_IN_CHECKS, Case, Layout, Scale, ValueDistribution
 from harness.model.op import Op
 from harness.model.run import Run
@@ -49,14 +51,24 @@ def rare_cases(op: Op, completed: Sequence[Run]) -> Iterator[Case]:
     if not plain:
         return
     small = [case for case in plain if op.largest_input(case.dims) <= MOST_ELEMENTS]
-    usual = max(small or plain, key=_masked_lanes)
+    usual = unsampled(max(small or plain, key=_masked_lanes))
     for values in (*values_of(op), *sorted(ONLY_IN_CHECKS - {ValueDistribution.SAMPLE})):
         # A drawn case may have too few rows for one that is all zeros.
         if values not in drawn or values is ValueDistribution.ZEROS:
             yield replace(usual, values=values)
     if gaps := dict(_gaps(op, completed)):
         yield replace(usual, layouts=gaps)
+    yield from _later_calls(op, usual, completed)
     yield from _longer_cases(op, usual)
+
+
+def _later_calls(op: Op, usual: Case, completed: Sequence[Run]) -> Iterator[Case]:
+    """Yield the cases with later calls of which no case completed: few drawn cases have any."""
+    called = {fails_between(run.case) for run in completed if run.later is not None}
+    for seed in later_seeds(usual.seed):
+        case = replace(usual, seed=seed)
+        if fails_between(case) not in called and call_check(op, case) is Rerun.LATER:
+            yield case
 
 
 def _gaps(op: Op, completed: Sequence[Run]) -> Iterator[tuple[str, Layout]]:
@@ -79,7 +91,7 @@ def sample_cases(op: Op, sizes: Mapping[str, int], completed: Sequence[Run]) -> 
     own = {name: sizes.get(name, plain[0].dims[name]) for name in op.dims}
     # The dims of the op end where a search has long cases of its own.
     wide = replace(op, dims={name: replace(dim, long=max(own[name], dim.high)) for name, dim in op.dims.items()})
-    usual = replace(plain[0], layouts={}, values=ValueDistribution.NORMAL, options=AGAIN)
+    usual = replace(unsampled(plain[0]), layouts={}, values=ValueDistribution.NORMAL, options=AGAIN)
     if op.sample is not None:
         sampled = replace(usual, dims=own, values=ValueDistribution.SAMPLE, options={})
         yield from islice(filter(wide.allows, (sampled, replace(sampled, scale=Scale.LONG))), 1)

@@ -25,6 +25,11 @@ def is_sampled(case: Case) -> bool:
     return case.seed % ONE_CASE_IN == 0
 
 
+def unsampled(case: Case) -> Case:
+    """Return the case with a seed that asks for no paired runs."""
+    return replace(case, seed=case.seed + UNSAMPLED_SEED) if is_sampled(case) else case
+
+
 def choice_number(case: Case) -> int:
     """Return the number that chooses what differs in the paired run.
 

@@ -147,6 +147,18 @@ def call_check(op: Op, case: Case) -> Rerun | None:
     return check if has_graphs or check is not Rerun.GRAPH else None
 
 
+def fails_between(case: Case) -> bool:
+    """Return True if a later call of this case comes after a call that fails, not after one with other sizes."""
+    return choice_number(case) // len(CALL_CHECKS) % 2 == 1
+
+
+def later_seeds(seed: int) -> tuple[int, ...]:
+    """Return seeds near this one with later calls: after a call with other sizes, and after a call that fails."""
+    number, turns = seed // ONE_CASE_IN, (0, 1)
+    begin = number - number % (len(turns) * len(CALL_CHECKS)) + CALL_CHECKS.index(Rerun.LATER)
+    return tuple(ONE_CASE_IN * (begin + turn * len(CALL_CHECKS)) for turn in turns)
+
+
 def seed_asking(seed: int, second_runs: Collection[SecondRun]) -> int:
     """Return a seed near this one with which a case gets these second runs, as far as its seed decides about them.
 

@@ -85,6 +85,11 @@ class CampaignPlan:
     """True: variants of completed cases, whose kernels are compiled already, run next to the drawn cases."""
     second_runs: frozenset[SecondRun] = frozenset()
     """The second runs that every case gets that can have them; the others get them by their seeds."""
+    second_runs_one_in: int = 1
+    """If no kernel is autotuned, only one drawn case in so many gets `second_runs`, and no other has any by its seed.
+
+    A divisor of `ONE_CASE_IN`.
+    """
     first_cases: tuple[Case, ...] = ()
     """Run before any other, as far as the ops have such cases."""
     has_realistic_sizes: bool = False
@@ -105,6 +110,7 @@ class BatchPlan:
     """True for the first batch of the op on its device."""
     second_runs: frozenset[SecondRun] = frozenset()
     """As `CampaignPlan.second_runs`."""
+    second_runs_one_in: int = 1
     has_realistic_sizes: bool = False
 
     def batch(self, feedback: LaunchFeedback) -> Batch:
@@ -117,6 +123,7 @@ class BatchPlan:
             size=EXAMPLES,
             environment=self.environment,
             second_runs=self.second_runs,
+            second_runs_one_in=self.second_runs_one_in,
             has_realistic_sizes=self.has_realistic_sizes,
         )
 
@@ -141,6 +148,7 @@ def batch_plans(plan: CampaignPlan) -> Iterator[BatchPlan]:
                 environment=_environment(op, turn),
                 is_early=not turn,
                 second_runs=plan.second_runs,
+                second_runs_one_in=plan.second_runs_one_in,
                 has_realistic_sizes=plan.has_realistic_sizes,
             )
 

@@ -58,6 +58,8 @@ class Options:
     """More folders for the workers' `sys.path`: those from which a test file imports its helpers."""
     oracles: tuple[str, ...] = ()
     """Names of the oracles to use; empty means all."""
+    second_runs_one_in: int = 1
+    """As `CampaignPlan.second_runs_one_in`, for the second runs of the oracles that are named."""
     isolation: Isolation = Isolation.WORKER
     time_limit_s: float = TIME_LIMIT_S
     engine: EngineTraits = VIRTUAL
@@ -107,6 +109,7 @@ class Options:
             first_cases=self.first_cases,
             has_realistic_sizes=self.engine.is_hardware and self.sanitizer is None,
             second_runs=frozenset(filter(None, (registry.traits_of(name).second_run for name in self.oracles))),
+            second_runs_one_in=self.second_runs_one_in,
         )
 
 

@@ -98,6 +98,8 @@ class Batch:
     """That of each case: a worker process has one environment, as it has one device."""
     second_runs: frozenset[SecondRun] = frozenset()
     """What each case gets, beside those that its drawn seed asks for."""
+    second_runs_one_in: int = 1
+    """As `CampaignPlan.second_runs_one_in`."""
     has_realistic_sizes: bool = False
     """True if some cases have the sizes of models."""
 
@@ -121,7 +123,8 @@ class Batch:
         def placed(case: Case) -> None:
             case = in_drawn_context(self.op, case, self.feedback)
             case = in_realistic_size(self.op, case) if self.has_realistic_sizes else case
-            seed = seed_asking(case.seed, self.second_runs)
+            asks = self.feedback.configs or not case.seed % self.second_runs_one_in
+            seed = seed_asking(case.seed, self.second_runs) if asks else case.seed
             body(replace(case, environment=self.environment or case.environment, seed=seed))
 
         _visit(self.op, cases(self.op, self.device, self.feedback), placed, (self.seed, self.size), phases)

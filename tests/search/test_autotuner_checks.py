@@ -10,11 +10,11 @@ from harness.execution.reruns import AUTOTUNER_CHECKS, Rerun, autotuner_check, c
 from harness.model.case import CallContext, Scale
 from harness.model.paired_run import SecondRun
 from harness.oracles import registry
-from harness.search.campaign_plan import CaseBudget
+from harness.search.campaign_plan import EXAMPLES, CaseBudget
 from harness.search.judge import Judge
 from harness.search.launch_feedback import LaunchFeedback
 from harness.search.options import Options
-from harness.search.strategies import sampled_scouts, scouts
+from harness.search.strategies import Batch, sampled_scouts, scouts
 from tests.search.fakes import DEVICE, KERNEL, OP, SIMPLEST, ImmediateRunner, clean
 from tests.search.test_campaign import PLAN, search
 
@@ -67,3 +67,24 @@ def test_naming_an_oracle_asks_for_its_second_runs() -> None:
     assert plan_for("autotuner-choice") == {SecondRun.TUNING}
     assert replace(OPTIONS, oracles=("wrong-value",)).needs_exact_runs
     assert not replace(OPTIONS, oracles=("wrong-value", "precision", "float64-values")).needs_exact_runs
+
+
+def test_one_drawn_case_in_four_gets_the_second_runs_unless_kernels_are_autotuned() -> None:
+    def sampled(feedback: LaunchFeedback) -> list[bool]:
+        batches = (
+            Batch(
+                op=OP,
+                device=DEVICE,
+                feedback=feedback,
+                seed=seed,
+                size=EXAMPLES,
+                second_runs=frozenset({SecondRun.LATER}),
+                second_runs_one_in=4,
+            )
+            for seed in range(20)
+        )
+        return [is_sampled(case) for batch in batches for case in batch.draw()]
+
+    drawn = sampled(LaunchFeedback())
+    assert 0.15 <= sum(drawn) / len(drawn) <= 0.35
+    assert all(sampled(LaunchFeedback(configs={KERNEL: 6})))

@@ -13,8 +13,7 @@ from harness.engines.virtual.launches import VirtualCaseLaunches
 from harness.execution.captured_calls import CapturedCall
 from harness.execution.execution import Execution
 from harness.execution.execution_hooks import launch_watchers
-from harness.execution.paired_run_policy import choice_number
-from harness.execution.reruns import CALL_CHECKS
+from harness.execution.reruns import fails_between
 from harness.model.case import Case
 from harness.model.later_calls import FreedMemory, GraphReplay, LaterCall
 from harness.model.op import Op
@@ -38,7 +37,7 @@ class CallChecks:
     def call_later(self, case: Case) -> LaterCall:
         """Run the case after a call with other sizes, or after one that fails."""
         other = self._largest_near(case)
-        if other is None or choice_number(case) // len(CALL_CHECKS) % 2:
+        if other is None or fails_between(case):
             with self.state_for(case), _failing_launches():
                 self.execution.run_unread(self.op, case)
             between = "a call whose first launch fails"
