@@ -35,8 +35,12 @@ MODULES = (
     "triton.experimental.gluon",
     "triton.language.extra.libdevice",
     "triton.tools.tensor_descriptor",
+    "harness.checks.shared_snapshot",
 )
-"""What the processes of each check need, and import once: the harness's own, and what Triton imports at a launch."""
+"""What the processes of each check need, and import once: the harness's own, and what Triton imports at a launch.
+
+The snapshot comes last: it keeps what the others define.
+"""
 
 SECOND_RUNS_ONE_IN = 4
 """One drawn case in so many gets second runs, if no kernel is autotuned: each takes as long as two or three cases."""

@@ -13,14 +13,10 @@ from torch.func import functional_call
 from harness.checks.answer import Answer
 from harness.checks.answer_code import load
 from harness.checks.kept_outputs import read_names
-from harness.checks.torch_originals import Originals
 from harness.checks.torch_work import TorchWork
 from harness.engines.torch.torch_seam import plain_torch, tree_map
 from harness.execution.inputs import seed_of
 from harness.execution.result_forms import named
-
-_ORIGINALS = [Originals()]
-"""The snapshot, made in the fork server, whose children share it; the first answer of a process may renew it."""
 
 
 class NotALegalCase(Exception):
@@ -31,10 +27,10 @@ class Reference:
     """The reference, as it is called with tensors of any floating-point type."""
 
     def __init__(self, answer: Answer) -> None:
+        from harness.checks.shared_snapshot import originals  # noqa: PLC0415 - it is imported after all that it keeps
+
         self._answer = answer
-        if _ORIGINALS[0].is_changed:  # by the engine, which changes torch for the emulated device
-            _ORIGINALS[0] = Originals()
-        self.originals = _ORIGINALS[0]
+        self.originals = originals()
         self.function = load(answer.reference)
         self.originals.restore()  # its file may be the candidate's
         self._models: dict[torch.dtype, Any] = {}

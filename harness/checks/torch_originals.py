@@ -7,10 +7,12 @@ modules are remembered before its file is imported, and put back after the impor
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, is_dataclass
+from itertools import chain
 from operator import attrgetter, getitem, is_
 from types import CellType, FunctionType, ModuleType
 from typing import Any, Self
 
+from harness.checks.kept_words import PARTS, KeptWords, can_keep
 from harness.engines.torch.torch_seam import PRIVATE_NAMESPACES
 
 NAMESPACES = frozenset(
@@ -67,8 +69,6 @@ class _Namespace:
         return not is_same or (isinstance(self.owner, type) and len(now) != self.size)
 
 
-PARTS = ("__code__", "__defaults__", "__kwdefaults__")
-"""What a function is made of, and a program may replace; nobody can replace a closure, but what its cells hold."""
 _parts = attrgetter(*PARTS)
 
 
@@ -149,6 +149,8 @@ class Originals:
                 kept = {key: value for key, value in vars(each).items() if hasattr(value, "__get__")}
                 self._keep(f"{each.__module__}.{each.__qualname__}", each, kept)
         self._columns = (*self._function_columns(), *self._space_columns())
+        self._words = self._noted_words()
+        """Words that are the same as long as nothing differs; None if nobody knows where they are."""
         self._empty = [
             cell
             for each in self._functions.values()
@@ -184,9 +186,30 @@ class Originals:
         owners, names, values = zip(*kept, strict=True)
         yield _Column(read=getitem, owners=(owners, names), kept=values)
 
+    def _noted_words(self) -> KeptWords | None:
+        """Return the words of all that is kept; None if some are not where they are expected."""
+        words, functions = KeptWords(), [each.function for each in self._functions.values()]
+        cells = [cell for function in functions for cell in function.__closure__ or ()]
+        are_noted = can_keep() and all(
+            chain(
+                map(words.note_function, functions),
+                map(words.note_cell, cells),
+                (
+                    words.note_entries(vars(each.owner), each.kept, counts=isinstance(each.owner, type))
+                    for each in self._spaces
+                ),
+            )
+        )
+        if not are_noted:
+            return None
+        words.prepare()
+        return words
+
     @property
     def is_changed(self) -> bool:
         """True if anything differs."""
+        if self._words is not None and not self._words.is_changed:
+            return False
         return (
             any(column.is_changed for column in self._columns)
             or any(_content(cell) is not _MISSING for cell in self._empty)
@@ -195,8 +218,13 @@ class Originals:
 
     def restore(self) -> tuple[str, ...]:
         """Put back what was replaced since; return the names, such as `torch.allclose`."""
-        if not self.is_changed:
+        if self._words is not None and not self._words.is_changed:
             return ()
+        replaced = self._put_back() if self.is_changed else ()
+        self._words = self._noted_words()  # a dictionary may have moved
+        return replaced
+
+    def _put_back(self) -> tuple[str, ...]:
         replaced: list[str] = []
         for function in self._functions.values():
             if function.is_changed:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from harness.checks import kept_outputs, number_traits
+from harness.checks import candidate_calls, kept_outputs, number_traits, shared_snapshot
 from harness.checks.torch_originals import Originals
 
 
@@ -80,6 +80,15 @@ def test_a_new_method_that_hides_an_inherited_one_is_removed(originals: Original
     finally:
         if "sum" in vars(torch.Tensor):
             del torch.Tensor.sum
+
+
+def test_the_shared_snapshot_keeps_what_calls_candidates() -> None:
+    kept = vars(candidate_calls)["is_forged"]
+    snapshot = shared_snapshot.originals()
+    with _put_back(candidate_calls, "is_forged"):
+        candidate_calls.is_forged = lambda _: False
+        assert snapshot.restore() == ("harness.checks.candidate_calls.is_forged",)
+        assert vars(candidate_calls)["is_forged"] is kept
 
 
 def _cell_of(function: Callable[..., Any]) -> Any:

@@ -62,8 +62,9 @@ def host() -> Host:
 
 @cache
 def _machine(level: int = 2) -> llvm.TargetMachine:
+    computer = host()  # it makes LLVM know the target
     target = llvm.Target.from_default_triple()
-    return target.create_target_machine(cpu=host().cpu, features=host().features, opt=level, reloc="pic")
+    return target.create_target_machine(cpu=computer.cpu, features=computer.features, opt=level, reloc="pic")
 
 
 def compile_object(text: str, effort: Effort = Effort.MOST) -> bytes:
