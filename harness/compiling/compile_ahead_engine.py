@@ -5,18 +5,24 @@ and see the device that the cuda engine emulates.  Results are uninitialised mem
 """
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Generator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from pathlib import Path
+from time import perf_counter
 from typing import Any
 
+from harness.compiling.build_lots import BuildLots
 from harness.engines.cuda.emulated_limits import SharedMemoryCheck
 from harness.engines.cuda.emulation import emulated_profile, gpu_of_worker
 from harness.engines.cuda.gpus.inventory import RealGpu
 from harness.engines.cuda.sanitizers.instrumentation import Instrumenting
 from harness.engines.cuda.sanitizers.instrumented_builds import enable_instrumentation
 from harness.engines.triton import triton_seam
+from harness.engines.triton.deferred_builds import BuildCollector, DeferredBuild
 from harness.engines.triton.driver import LaunchHandler, LaunchRequest, VirtualDriver, device_properties
 from harness.engines.triton.later_stages import target
 from harness.engines.virtual.engine import VirtualEngine
+from harness.engines.virtual.launches import VirtualCaseLaunches
 from harness.execution.execution import DrawnTensors, Execution
 from harness.model.case import Case, Scale
 from harness.model.device import DeviceProfile
@@ -25,6 +31,8 @@ from harness.model.kernel_assembly import KernelAssembly
 from harness.model.op import Op
 from harness.model.run import Completed, Run
 
+LOCKS = "being-compiled"
+"""The folder of Triton's cache that holds a lock for each build."""
 NOT_LOADED = (0, 0, 0, 0)
 """Module, function, registers and spills of a kernel that is not loaded."""
 
@@ -36,17 +44,22 @@ class CompileAheadEngine(VirtualEngine):
 
     def __init__(self) -> None:
         super().__init__(make_execution=Uncompared)
+        self._collector = BuildCollector()
+        self._is_assembled_otherwise = False
 
     _gpu: RealGpu
     _instrumentation: Instrumenting | None
-    """Triton's own sanitizer that is compiled into each kernel.  Set by `emulate`, like `_gpu`."""
+    """Triton's own sanitizer that is compiled into each kernel.  Set by `emulate`, like `_gpu` and `_lots`."""
+    _lots: BuildLots
 
     def emulate(self, device: DeviceProfile) -> None:
         """Show the device to host code; compile to binaries for the hardware GPU, in the cuda engine's cache."""
         os.environ["TRITON_CACHE_DIR"] += triton_seam.FULL_CACHE_SUFFIX
         self._gpu = gpu_of_worker(os.environ)
         self._instrumentation = enable_instrumentation(self._gpu, os.environ)
+        self._lots = BuildLots(Path(os.environ["TRITON_CACHE_DIR"]) / LOCKS)
         super().emulate(emulated_profile(device, self._gpu))
+        self._collector.install()
 
     def _drive(self, device: DeviceProfile, on_launch: LaunchHandler) -> None:
         del on_launch  # nothing is launched
@@ -57,16 +70,35 @@ class CompileAheadEngine(VirtualEngine):
 
     def assemble(self, assembly: KernelAssembly) -> None:
         """Assemble kernels this way; called before the only case of a process."""
+        self._is_assembled_otherwise = True
         triton_seam.assemble_otherwise(assembly, self._gpu.arch)
 
     def run(self, op: Op, case: Case) -> Run:
-        """Compile the kernels that the case launches; `seconds["compile"]` is the time of the compiler."""
+        """Compile the kernels that the case launches; `seconds["compile"]` is how long it waited for compilers."""
         if case.scale is Scale.OVERSIZED:  # the cuda engine does not run such cases
             return Run(case=case, engine=self.traits.name, ending=Completed())
-        with self._state_for(case) as launches:
+        with self._launching(case) as launches, self._deferring() as builds:
             ending, _ = self._execution.run_again(op, case)
-        seconds = {"compile": launches.seconds.get("front_end", 0.0)}
-        return Run(case=case, engine=self.traits.name, ending=ending, seconds=seconds)
+        began = perf_counter()
+        if builds:
+            self._lots.compile_all(builds.values())
+            # What did not compile, or has no result yet on which host code depends, is compiled at its call.
+            with self._launching(case) as launches:
+                ending, _ = self._execution.run_again(op, case)
+            seconds = perf_counter() - began
+        else:
+            seconds = launches.seconds.get("front_end", 0.0)
+        return Run(case=case, engine=self.traits.name, ending=ending, seconds={"compile": seconds})
+
+    def _deferring(self) -> AbstractContextManager[Mapping[str, DeferredBuild]]:
+        return nullcontext({}) if self._is_assembled_otherwise else self._collector.collecting()
+
+    @contextmanager
+    def _launching(self, case: Case) -> Generator[VirtualCaseLaunches]:
+        """Hold the state of one run of a case, which compiles the configs that it launches alone."""
+        with self._state_for(case) as launches:
+            self._chooser.compiles_all = False
+            yield launches
 
 
 class Uncompared(Execution):

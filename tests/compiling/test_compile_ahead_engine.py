@@ -16,6 +16,7 @@ from harness.engines.cuda.emulation import compiler_environment
 from harness.engines.cuda.gpus.inventory import RealGpu, profile_of
 from harness.engines.triton.triton_seam import FULL_CACHE_SUFFIX
 from harness.execution import counter_numbers
+from harness.execution.paired_run_policy import is_sampled
 from harness.model.case import Case, DType
 from harness.model.device import DeviceProfile
 from harness.model.engine_traits import COMPILE_AHEAD, CUDA
@@ -92,11 +93,26 @@ def test_a_case_that_exceeds_memory_ends_when_compiled_ahead(tmp_path: Path) -> 
 
 def sized_runs(scratch: Path, *ops: str, gpu: RealGpu = H200) -> list[Run]:
     tuned = {op.name: Case(op=op.id, dims={"T": 4, "D": 16}, dtype=DType.FP16, device=BLACKWELL) for op in SIZED}
+    return sized_runs_of(scratch, [tuned[op] for op in ops], gpu)
+
+
+def sized_runs_of(scratch: Path, cases: list[Case], gpu: RealGpu = H200) -> list[Run]:
     sized = replace(
         spec_of(scratch, COMPILE_AHEAD.factory, compiler_environment(gpu))(BLACKWELL), suites=(SIZED_SUITE,)
     )
     with Pool(lambda _: sized, 1, LIMIT_S) as pool:
-        return [pool.run(tuned[op]) for op in ops]
+        return [pool.run(case) for case in cases]
+
+
+@pytest.mark.nightly
+def test_the_config_that_is_launched_is_compiled_and_no_other(tmp_path: Path) -> None:
+    (op,) = (op for op in SIZED if op.name == "second_fits")
+    fitting = {"product_kernel": 1}
+    case = Case(op=op.id, dims={"T": 4, "D": 16}, dtype=DType.FP16, device=BLACKWELL, seed=0, configs=fitting)
+    assert is_sampled(case)  # on the virtual GPU all its configs are compiled
+    (run,) = sized_runs_of(tmp_path, [case])
+    assert run.ending == Completed()
+    assert len(list(tmp_path.rglob("*.cubin"))) == 1
 
 
 @pytest.mark.nightly

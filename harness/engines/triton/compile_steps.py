@@ -21,6 +21,8 @@ class CompileStep(IntEnum):
     """Explain why the hardware refuses it."""
     NOTE = 3
     """Note it in the flight recorder."""
+    DEFER = 4
+    """Leave it for later."""
 
 
 Around = Callable[[Any, Callable[[], Any], tuple[Any, ...], dict[str, Any]], Any]
