@@ -1,14 +1,15 @@
 """The zygote of a command that will run cases, started before the command's own imports.
 
-Loading torch and Triton takes longer than all that the command does before its first case.  So both happen at once.  A
-zygote that turns out not to be needed ends with the command, and costs what it loaded until then.
+Loading torch and Triton takes longer than all that the command does before its first case.  So both happen at once.
+With a hardware GPU, the zygote of the compilers starts too: the GPU waits for them.  A zygote that turns out not to be
+needed ends with the command, and costs what it loaded until then.
 """
 
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 
 from harness.errors import UsageError
-from harness.model.engine_traits import VIRTUAL, EngineTraits, find_engine
+from harness.model.engine_traits import COMPILE_AHEAD, VIRTUAL, EngineTraits, find_engine
 from harness.settings import Settings
 from harness.workers.fork_servers.residents import Residents
 from harness.workers.fork_servers.started_zygote import start_early, stop_unused
@@ -28,6 +29,8 @@ def zygote_started(words: Sequence[str], environment: Mapping[str, str]) -> Gene
             settings = Settings.from_environment(environment)
             may_stay = NO_RESIDENT not in words and not engine.needs_gpu
             start_early(engine.factory, Residents.allowed_by(settings) if may_stay else None)
+            if engine.is_hardware:
+                start_early(COMPILE_AHEAD.factory, None)
     try:
         yield
     finally:

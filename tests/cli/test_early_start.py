@@ -35,6 +35,11 @@ def test_a_zygote_starts_before_the_imports_of_its_command(tmp_path: Path) -> No
     assert "unknown suite" in message
 
 
+def test_with_a_hardware_gpu_the_zygote_of_compilers_starts_too(tmp_path: Path) -> None:
+    seen, _ = run("fuzz", "no_such_suite.py", "--engine", "cuda", folder=tmp_path)
+    assert seen == ["zygote", "zygote", "command"]
+
+
 @pytest.mark.parametrize("words", [("fuzz", "--engine=virtaul", "x.py"), ("fuzz", "x.py", "--survey", "coverage")])
 def test_no_zygote_starts_early_where_its_engine_is_unknown(words: tuple[str, ...], tmp_path: Path) -> None:
     seen, _ = run(*words, folder=tmp_path)
