@@ -39,9 +39,13 @@ from harness.workers.fork_servers.residents import Residents
 from harness.workers.fork_servers.shared_zygotes import SharedZygotes
 
 AT_ONCE = 8
-"""Most searches on one GPU.  One alone leaves 14 of 16 cores idle on a machine with an H200."""
+"""Most searches of many cases on one GPU.  One alone leaves 14 of 16 cores idle on a machine with an H200."""
 COMPILERS_EACH = 2
-"""Processes that compile ahead, at least, for each search."""
+"""Processes that compile ahead, at least, for each search of many cases."""
+MOST_SHORT = 32
+"""Most searches of few cases, whose compilers are soon idle while one slow kernel holds up the test."""
+CASES_EACH = 4
+"""Cases for each process that compiles ahead: so many are under way, as far as short searches go."""
 
 SearchTarget = tuple[Op, DeviceProfile]
 
@@ -215,5 +219,10 @@ def _key(target: SearchTarget) -> tuple[str, DeviceProfile]:
 
 def concurrent_searches(options: Options) -> int:
     """Return how many searches may run in addition to the current one."""
-    at_once = min(AT_ONCE, (options.compilers or 0) // COMPILERS_EACH) if options.engine.is_hardware else 1
+    compilers = options.compilers or 0
+    if not options.engine.is_hardware:
+        return 0
+    at_once = min(AT_ONCE, compilers // COMPILERS_EACH)
+    if options.budget.cases:
+        at_once = max(at_once, min(MOST_SHORT, CASES_EACH * compilers // options.budget.cases))
     return max(0, at_once - 1)

@@ -9,22 +9,24 @@ from harness.search.options import Options
 
 
 @pytest.mark.parametrize(
-    ("engine", "compilers", "concurrent"),
+    ("engine", "compilers", "cases", "concurrent"),
     [
-        (CUDA, 14, 6),
-        (CUDA, 62, 7),
-        (CUDA, 4, 1),
-        (CUDA, 3, 0),
-        (CUDA, 0, 0),
-        (CUDA, None, 0),
-        (VIRTUAL, 14, 0),
-        (COMPARISON, 14, 0),
+        (CUDA, 14, 100, 6),
+        (CUDA, 62, 100, 7),
+        (CUDA, 4, 100, 1),
+        (CUDA, 3, 100, 0),
+        (CUDA, 0, 2, 0),
+        (CUDA, None, 2, 0),
+        (VIRTUAL, 14, 2, 0),
+        (COMPARISON, 14, 2, 0),
+        (CUDA, 14, 2, 27),
+        (CUDA, 62, 2, 31),
+        (CUDA, 3, 2, 5),
     ],
 )
-def test_each_concurrent_search_has_two_compiling_processes(
-    engine: EngineTraits, compilers: int | None, concurrent: int
+def test_concurrent_searches_have_two_compilers_each_or_few_cases(
+    engine: EngineTraits, compilers: int | None, cases: int, concurrent: int
 ) -> None:
-    options = Options(
-        suites=(), ops=(), devices=(), budget=CaseBudget(cases=1), seed=0, engine=engine, compilers=compilers
-    )
+    budget = CaseBudget(cases=cases)
+    options = Options(suites=(), ops=(), devices=(), budget=budget, seed=0, engine=engine, compilers=compilers)
     assert concurrent_searches(options) == concurrent
