@@ -9,8 +9,10 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 
 MOST_TRIES = 6
-"""A decorator, a signature over several lines, and texts whose lines begin at the margin."""
-BEGINNINGS = ("@", "def ", "class ", "async def ")
+"""Texts whose lines begin at the margin."""
+DEFINITIONS = ("def ", "class ", "async def ")
+BEGINNINGS = ("@", *DEFINITIONS)
+CLOSING = ")]}"
 
 
 def getblock(lines: Sequence[str], otherwise: Callable[[Sequence[str]], Sequence[str]] = inspect.getblock) -> list[str]:
@@ -24,9 +26,14 @@ def getblock(lines: Sequence[str], otherwise: Callable[[Sequence[str]], Sequence
 
 
 def _possible_ends(lines: Sequence[str]) -> Iterator[int]:
-    """Yield the numbers of lines after which a line begins at the margin, and the number of all lines."""
+    """Yield the numbers of lines after which a line begins at the margin, and the number of all lines.
+
+    Before the definition itself no decorator ends the block, and no parenthesis that is still open does.
+    """
+    is_defined = False
     for at in range(1, len(lines)):
-        if lines[at][:1].strip() and lines[at][0] != "#":
+        is_defined = is_defined or lines[at - 1].startswith(DEFINITIONS)
+        if is_defined and lines[at][:1].strip() and lines[at][0] not in f"#{CLOSING}":
             yield at
     yield len(lines)
 

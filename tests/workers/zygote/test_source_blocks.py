@@ -3,6 +3,7 @@
 import inspect
 import textwrap
 from pathlib import Path
+from typing import NoReturn
 
 import hypothesis.core
 import pytest
@@ -12,6 +13,7 @@ from harness.workers.zygote.source_blocks import BEGINNINGS, getblock
 
 TRICKY = {
     "signature": "@jit(\n    x,\n)\ndef f(\n    a,\n):\n    return a\n\n\nb = 1\n",
+    "decorators": "@a({\n    1: 2,\n})\n@b(\n    [\n1\n],\n)\n@c(\n)\n@d\n# note\ndef f(\n    a,\n):\n    return a\n\n\nb = 1\n",
     "string": 'def f():\n    """\nat the margin\n    """\n    return """\nx"""\nb = 1\n',
     "comments": "def f():\n    a = 1\n# at the margin\n    return a\n    # inside\n  # between\n# outside\nb = 1\n",
     "comment in a string": 'def f():\n    return """\n    # no comment"""\n# outside\nb = 1\n',
@@ -38,3 +40,11 @@ def test_blocks_of_real_files_are_those_of_the_tokenizer(module: object) -> None
     assert begins
     for at in begins:
         assert getblock(lines[at:]) == list(inspect.getblock(lines[at:])), at
+
+
+def test_a_kernel_under_several_long_decorators_needs_no_tokenizer() -> None:
+    def refuse(_: object) -> NoReturn:
+        raise AssertionError("tokenized")
+
+    lines = TRICKY["decorators"].splitlines(keepends=True)
+    assert getblock(lines, refuse)[-1] == "    return a\n"
