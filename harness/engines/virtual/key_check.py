@@ -23,6 +23,8 @@ IN_A_ROW = 12
 """Sizes one after another in a sweep."""
 FEW = 8
 """With fewer sizes in a row it shows too little that each has a key of its own."""
+LEAST_TOLD = 4
+"""Calls of a sweep: the two extremes, and two sizes in a row."""
 MOST_SWEPT_ELEMENTS, MOST_ELEMENTS = 2**20, 2**16
 """Elements of the largest input of a call in which no kernel runs, and of one in which kernels run."""
 
@@ -62,22 +64,27 @@ def sweep(op: Op, case: Case, dim: str) -> tuple[Case, ...]:
 
 
 def telling(sizes: Sequence[int]) -> tuple[int, ...]:
-    """Return the sizes of a sweep from which `may_be_needless` tells: those in a row, the smallest, the largest."""
-    return tuple(sorted({*(sizes[at] for at in _row(sizes)), *sizes[:1], *sizes[-1:]}))
+    """Return the sizes of a sweep of which `may_be_needless` needs calls: the two extremes, then those in a row."""
+    return tuple(dict.fromkeys((*sizes[:1], *sizes[-1:], *(sizes[at] for at in _row(sizes)))))
 
 
-def may_be_needless(surveyed: Sequence[tuple[int, Calls]], buckets: Sequence[str]) -> bool:
-    """Return False if `needless` yields nothing for the whole sweep, of which these are the telling calls.
+def may_be_needless(surveyed: Mapping[int, Calls], sizes: Sequence[int], buckets: Sequence[str]) -> bool:
+    """Return False if `needless` yields nothing for a sweep of these sizes, as far as the calls so far tell.
 
-    A value of a key that is the same for sizes in a row, the smallest and the largest is taken for the same in between.
+    They tell nothing before there are `LEAST_TOLD`.  A value of a key that is the same for these sizes is taken for the
+    same for all.
     """
+    if len(surveyed) < min(LEAST_TOLD, len(sizes)):
+        return True
+    row = frozenset(sizes[at] for at in _row(sizes))
 
     def is_doubtful(argument: str, seen: _Sizes) -> bool:
         if len({call.key.get(argument) for _, call in seen}) == 1:
             return False
-        return all(argument in call.unused for _, call in seen) or _is_new_in_row(argument, seen)
+        in_row = [call for size, call in seen if size in row]
+        return all(argument in call.unused for _, call in seen) or _is_new(argument, in_row, len(row))
 
-    return any(is_doubtful(argument, seen) for _, argument, seen in _keyed(surveyed, buckets))
+    return any(is_doubtful(argument, seen) for _, argument, seen in _keyed(sorted(surveyed.items()), buckets))
 
 
 def needless(dim: str, surveyed: Sequence[tuple[int, Calls]], buckets: Sequence[str]) -> Iterator[KeySweep]:
@@ -195,9 +202,17 @@ def _deciding(call: SurveyedCall, argument: str, *, is_unused: bool) -> tuple[ob
 def _is_new_in_row(argument: str, seen: _Sizes) -> bool:
     """Return True if each of enough sizes in a row has a value of its own, and what decides changes at half at most."""
     row = [seen[at][1] for at in _row([size for size, _ in seen])]
-    if len(row) < FEW or len({call.key.get(argument, "") for call in row}) < len(row):
+    return _is_new(argument, row, len(row))
+
+
+def _is_new(argument: str, row: Sequence[SurveyedCall], sizes: int) -> bool:
+    """Return True if each call has a value of its own, and what decides changes at half of the sizes in a row at most.
+
+    The calls may be a part of those sizes.
+    """
+    if sizes < FEW or len({call.key.get(argument, "") for call in row}) < len(row):
         return False
-    return 2 * len({_deciding(call, argument, is_unused=False) for call in row}) <= len(row)
+    return 2 * len({_deciding(call, argument, is_unused=False) for call in row}) <= sizes
 
 
 def _row(sizes: Sequence[int]) -> list[int]:

@@ -107,10 +107,13 @@ class TuningRuns:
     def _sweep(self, case: Case, dim: str) -> Iterator[KeySweep]:
         """Survey the case at many sizes of one dim, or at some if these tell that no argument is needless."""
         swept = {one.dims[dim]: one for one in sweep(self.op, case, dim)}
-        surveyed = {size: self._survey(swept[size]) for size in telling(tuple(swept))}
-        if may_be_needless(tuple(surveyed.items()), self.op.buckets):
-            surveyed |= {size: self._survey(one) for size, one in swept.items() if size not in surveyed}
-            yield from needless(dim, sorted(surveyed.items()), self.op.buckets)
+        surveyed: dict[int, Calls] = {}
+        for size in telling(tuple(swept)):
+            surveyed[size] = self._survey(swept[size])
+            if not may_be_needless(surveyed, tuple(swept), self.op.buckets):
+                return
+        surveyed |= {size: self._survey(one) for size, one in swept.items() if size not in surveyed}
+        yield from needless(dim, sorted(surveyed.items()), self.op.buckets)
 
     def _survey(self, case: Case) -> Calls:
         survey = KeySurvey(self.chooser)

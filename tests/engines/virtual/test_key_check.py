@@ -1,6 +1,6 @@
 """Which arguments of a key are needless, and which cases share an entry of an autotuner's cache."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import pytest
@@ -9,6 +9,7 @@ from harness.engines.triton.key_survey import SurveyedCall
 from harness.engines.virtual.key_check import (
     FEW,
     IN_A_ROW,
+    LEAST_TOLD,
     Candidate,
     legal_neighbours,
     may_be_needless,
@@ -107,16 +108,28 @@ def test_few_sizes_in_a_row_show_too_little() -> None:
     ],
 )
 def test_some_sizes_of_a_sweep_tell_if_the_others_matter(made: Callable[[int], SurveyedCall]) -> None:
-    calls = {size: {"k": made(size)} for size in SIZES}
-    chosen = [(size, calls[size]) for size in telling(SIZES)]
-    assert may_be_needless(chosen, ()) or not found({size: one["k"] for size, one in calls.items()})
+    calls = {size: made(size) for size in SIZES}
+    assert told(calls, SIZES) is None or not found(calls)
 
 
 def test_most_sizes_of_a_sweep_need_no_call_if_keys_decide() -> None:
-    chosen = telling((1, 2, 4, 8, *range(20, 20 + IN_A_ROW), 64, 128))
-    assert chosen == (1, *range(20, 20 + IN_A_ROW), 128)
-    assert not may_be_needless([(size, {"k": call({"T": str(size)}, code=(("T", size),))}) for size in chosen], ())
-    assert not may_be_needless([(size, {"k": call({"T": str(size)})}) for size in range(FEW - 1)], ())
+    sizes = (1, 2, 4, 8, *range(20, 20 + IN_A_ROW), 64, 128)
+    assert telling(sizes) == (1, 128, *range(20, 20 + IN_A_ROW))
+    assert told({size: call({"T": str(size)}, code=(("T", size),)) for size in sizes}, sizes) == 2 + IN_A_ROW // 2 + 1
+    assert told({size: call({"T": str(size // 32)}) for size in sizes}, sizes) == LEAST_TOLD
+    assert told({size: call({"T": str(size)}) for size in sizes}, sizes) is None
+    few = sizes[: 4 + FEW - 1]
+    assert told({size: call({"T": str(size)}) for size in few}, few) == LEAST_TOLD
+
+
+def told(calls: Mapping[int, SurveyedCall], sizes: Sequence[int]) -> int | None:
+    """After how many calls it is certain that no argument is needless; None if it never is."""
+    surveyed: dict[int, Mapping[str, SurveyedCall]] = {}
+    for number, size in enumerate(telling(sizes), 1):
+        surveyed[size] = {"k": calls[size]}
+        if not may_be_needless(surveyed, sizes, ()):
+            return number
+    return None
 
 
 def test_a_sweep_has_sizes_in_a_row_and_powers_of_two() -> None:

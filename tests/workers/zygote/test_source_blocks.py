@@ -13,7 +13,9 @@ from harness.workers.zygote.source_blocks import BEGINNINGS, getblock
 
 TRICKY = {
     "signature": "@jit(\n    x,\n)\ndef f(\n    a,\n):\n    return a\n\n\nb = 1\n",
-    "decorators": "@a({\n    1: 2,\n})\n@b(\n    [\n1\n],\n)\n@c(\n)\n@d\n# note\ndef f(\n    a,\n):\n    return a\n\n\nb = 1\n",
+    "decorators": (
+        "@a({\n    1: 2,\n})\n@b(\n    [\n1\n],\n)\n@c(\n)\n@d\n# note\ndef f(\n    a,\n):\n    return a\n\n\nb = 1\n"
+    ),
     "string": 'def f():\n    """\nat the margin\n    """\n    return """\nx"""\nb = 1\n',
     "comments": "def f():\n    a = 1\n# at the margin\n    return a\n    # inside\n  # between\n# outside\nb = 1\n",
     "comment in a string": 'def f():\n    return """\n    # no comment"""\n# outside\nb = 1\n',
