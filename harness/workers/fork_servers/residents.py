@@ -203,10 +203,11 @@ class ResidentServer(Forking):
 def residents_folder(runtime: Path | None) -> Path | None:
     """Return the folder of the user's residents, and make it if need be; None if another user has its name.
 
-    It lies in the runtime folder or, if there is none, in the folder for temporary files.
+    It lies in the runtime folder or, if that is none or another user's, in the folder for temporary files.
     """
-    folder = runtime / FOLDER if runtime else Path(tempfile.gettempdir(), f"{FOLDER}-{os.getuid()}")
     try:
+        is_own = runtime is not None and runtime.stat().st_uid == os.getuid()
+        folder = runtime / FOLDER if runtime and is_own else Path(tempfile.gettempdir(), f"{FOLDER}-{os.getuid()}")
         folder.mkdir(mode=0o700, exist_ok=True)
         status = folder.lstat()
         if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid():

@@ -275,6 +275,15 @@ def test_a_folder_that_is_a_link_holds_no_residents(tmp_path: Path) -> None:
     assert residents_folder(tmp_path) is None
 
 
+def test_nothing_is_made_in_the_runtime_folder_of_another_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "temporary").mkdir()
+    (tmp_path / "runtime").mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "temporary"))
+    monkeypatch.setattr(os, "getuid", lambda: os.geteuid() + 1)  # as under `sudo -E`
+    residents_folder(tmp_path / "runtime")
+    assert list((tmp_path / "runtime").iterdir()) == []
+
+
 @pytest.mark.parametrize(
     ("variables", "minutes"), [({}, 10.0), ({"CI": "true"}, 0.0), ({"CI": "1", "HARNESS_RESIDENT_MINUTES": "3"}, 3.0)]
 )
