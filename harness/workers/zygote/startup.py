@@ -8,6 +8,7 @@ them: a failure to load is a value, which each child reports to the parent.
 import faulthandler
 import json
 import os
+import shutil
 import socket
 import sys
 import tempfile
@@ -127,13 +128,19 @@ def start_library(fds: tuple[int, ...]) -> int:
     assert state.changes is not None
     os.setsid()
     state.changes.assume(orders.context)
+    tempfile.tempdir = None
+    temporary = tempfile.mkdtemp(prefix="kernel-harness-resident-")
+    _use_for_temporary_files(temporary)
     before = dict(os.environ)
     with resident.loading(orders.residence):
         state.prepared = replace(prepared, server=os.getpid())
         state.loaded = _or_error(lambda: load(orders.spec, prepared))
     state.changes.note(before)
     suites = (Path(located(suite, Path(orders.spec.project))) for suite in orders.spec.suites)
-    return _reside(listener, orders.residence, state.loaded, suites)
+    try:
+        return _reside(listener, orders.residence, state.loaded, suites)
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
 
 
 def _reside(listener: socket.socket, residence: Residence, loaded: object, files: Iterable[Path]) -> int:
@@ -212,7 +219,11 @@ def _settle(orders: DeviceOrders) -> None:
         os.chdir(orders.context.directory)
     else:
         state.changes.assume(orders.context)
-    os.environ["TMPDIR"] = orders.temporary
+    _use_for_temporary_files(orders.temporary)
+
+
+def _use_for_temporary_files(folder: str) -> None:
+    os.environ["TMPDIR"] = folder
     tempfile.tempdir = None  # the zygote's, if anything has asked for it there
 
 

@@ -261,6 +261,26 @@ def test_an_unused_resident_ends_by_itself(runtime: Path) -> None:
     assert [path.name for path in runtime.iterdir()] == ["lock"]
 
 
+def test_temporary_files_of_an_import_go_with_the_resident(
+    scratch: Path, folder: Path, runtime: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    monkeypatch.setenv("TMPDIR", str(temporary))
+    paths = (library(folder, "import tempfile, os; made = tempfile.mkdtemp()"),)
+    file = suite(folder, "import kernels_under_test as k, os; rows = os.path.isdir(k.made)")
+    zygotes = SharedZygotes(Residents(runtime, 0.1))
+    options = PoolOptions(shared_zygotes=zygotes)
+    of_spec = specs(scratch, suites=(file,), library_paths=paths)
+    with closing(zygotes), Pool(of_spec, 1, DEADLINE_S, options) as opened:
+        assert opened.run(case("one", suite=file)).seconds["result"] == 1
+        residents = [psutil.Process(pid) for pid in pids(runtime)]
+        assert len(residents) == 2
+    for resident in residents:
+        resident.wait(DEADLINE_S)
+    assert list(temporary.iterdir()) == []
+
+
 def test_a_process_with_fewer_rights_is_turned_down(runtime: Path) -> None:
     with Residents(runtime, DEADLINE_S).of_engine("tests.workers.engines:Calling") as connection:
         assert connection.recv(16)
