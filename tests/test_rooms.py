@@ -69,6 +69,7 @@ LEAVES = {
     "suite": {"engines.jax", "engines.torch", "errors", "model", "suite_files"},
     "catalogue": {"errors", "model"},
     "suite_files": {"errors", "model"},
+    "syntax_trees": set[str](),
     "wire": {"errors", "model"},
     "extras": {"errors"},
     "libraries": {"errors", "extras"},
@@ -78,7 +79,10 @@ LEAVES = {
     "wording": set[str](),
     "patches": set[str](),
 }
-"""Modules that any room but `model` may import, each with the rooms and leaves that it may import itself."""
+"""Modules that any room may import, each with the rooms and leaves that it may import itself.
+
+`model` imports `syntax_trees` alone.
+"""
 
 LIGHT = (
     "harness",
@@ -273,7 +277,7 @@ def _allowed(room: str) -> set[str]:
     if room in LEAVES:
         return LEAVES[room] | {room, "__init__"}
     before = set(ROOMS[: ROOMS.index(room) + 1]) if room in ROOMS else set[str]()
-    return before | {"__init__"} | (set[str]() if room == "model" else set(LEAVES))
+    return before | {"__init__"} | ({"syntax_trees"} if room == "model" else set(LEAVES))
 
 
 def _imports_of_harness(path: Path) -> Iterator[tuple[int, str]]:

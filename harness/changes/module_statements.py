@@ -11,6 +11,7 @@ from functools import cached_property
 from pathlib import Path
 
 from harness.changes.name_uses import ImportTarget, Use, dotted, import_targets, stored_names, uses_of
+from harness.syntax_trees import module_of
 
 WITHOUT_EFFECT = (ast.Import, ast.ImportFrom, ast.Pass, ast.Global, ast.Delete)
 ASSIGNMENTS = (ast.Assign, ast.AnnAssign, ast.AugAssign)
@@ -99,7 +100,7 @@ class ModuleSource:
 def parsed_module(text: str, *, name: str, label: str, is_of_project: bool) -> ModuleSource:
     """Parse the text of a file.  One that is no Python counts as one statement, its text."""
     try:
-        tree = ast.parse(text)
+        tree = module_of(text)
     except (SyntaxError, ValueError):
         tree = ast.Module(body=[ast.Expr(ast.List([ast.Constant(text)], ast.Load()))], type_ignores=[])
     module = ModuleSource(

@@ -9,6 +9,7 @@ from typing import Any
 
 from harness.checks.answer import CodePlace
 from harness.errors import UsageError, unknown
+from harness.syntax_trees import module_of
 
 MODEL, CANDIDATE, INPUTS, INIT_INPUTS = "Model", "ModelNew", "get_inputs", "get_init_inputs"
 """The names that KernelBench's files have."""
@@ -106,7 +107,7 @@ def _names(path: Path) -> set[str]:
         UsageError: it is no Python.
     """
     try:
-        tree = ast.parse(path.read_text(encoding="utf-8"))
+        tree = module_of(path.read_text(encoding="utf-8"))
     except (SyntaxError, UnicodeDecodeError, OSError) as error:
         raise UsageError(f"{path} is no Python file: {error}") from None
     names: set[str] = set()

@@ -9,6 +9,7 @@ from typing import Any
 from harness.drafts.config_pickers import ConfigPicker, config_pickers
 from harness.drafts.stated_domain import StatedDomain, stated_domain
 from harness.errors import UsageError, unknown
+from harness.syntax_trees import module_of
 
 JIT_NAMES = frozenset({"jit", "triton.jit", "tl.jit"})
 CONSTEXPR = "constexpr"
@@ -114,7 +115,7 @@ def read_source(path: Path) -> SourceFile:
         UsageError: it cannot be read or parsed; the text has the line.
     """
     try:
-        tree = ast.parse(path.read_text(encoding="utf-8"), filename=str(path))
+        tree = module_of(path.read_text(encoding="utf-8"), str(path))
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"{path}: {getattr(error, 'strerror', None) or error}") from None
     except (SyntaxError, ValueError) as error:

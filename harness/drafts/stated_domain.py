@@ -9,6 +9,8 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
+from harness.syntax_trees import expression_of
+
 AxisOf = tuple[str, int]
 """An axis of a tensor: its parameter and its index, which may be negative."""
 ENTRY = re.compile(
@@ -207,7 +209,7 @@ def _each(every: ast.GeneratorExp) -> Iterator[ast.expr]:
     match every.generators:
         case [ast.comprehension(target=ast.Name(id=variable), iter=ast.Tuple(elts=names) | ast.List(elts=names))]:
             for name in names:
-                yield _Renamed(variable, name).visit(ast.parse(ast.unparse(every.elt), mode="eval").body)
+                yield _Renamed(variable, name).visit(expression_of(ast.unparse(every.elt)))
         case _:
             pass
 

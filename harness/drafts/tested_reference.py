@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.drafts.seen_calls import SeenCall
+from harness.syntax_trees import module_of
 
 COMPARING = re.compile(r"assert_(\w*_)?(allclose|close|equal)|allclose|isclose|array_equal|torch_equal|equal")
 CASTS = frozenset(
@@ -94,7 +95,7 @@ def reference_of(path: Path, call: SeenCall, names: OpNames, output: str = "") -
     function = _function(path, call.test_function.rpartition("::")[2])
     if function is None:
         return None
-    tree = ast.parse(path.read_text(encoding="utf-8"))
+    tree = module_of(path.read_text(encoding="utf-8"))
     reader = _TestReader(tree, function, call, names)
     stored = call.written.get(output, "")
     references = (reader.reference(comparison, call.called_as, stored) for comparison in _comparisons(function))
@@ -103,7 +104,7 @@ def reference_of(path: Path, call: SeenCall, names: OpNames, output: str = "") -
 
 def _function(path: Path, test: str) -> ast.FunctionDef | None:
     try:
-        tree = ast.parse(path.read_text(encoding="utf-8"))
+        tree = module_of(path.read_text(encoding="utf-8"))
     except (OSError, SyntaxError, ValueError):
         return None
     return next((node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef) and node.name == test), None)

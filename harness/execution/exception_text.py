@@ -4,6 +4,8 @@ import ast
 import linecache
 import traceback
 
+from harness.syntax_trees import module_of
+
 
 def text_of(error: BaseException) -> str:
     """Return the exception's text; if it has none, the code of the statement that raised it."""
@@ -40,7 +42,7 @@ def _raising_code(error: BaseException) -> str:
     line = frames[-1].lineno
     source = "".join(linecache.getlines(frames[-1].filename))
     try:
-        statements = [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Assert | ast.Raise)]
+        statements = [node for node in ast.walk(module_of(source)) if isinstance(node, ast.Assert | ast.Raise)]
     except SyntaxError:  # no Python, for example a file that changed since
         return frames[-1].line or ""
     around = [node for node in statements if node.lineno <= line <= (node.end_lineno or node.lineno)]

@@ -12,6 +12,7 @@ from functools import lru_cache
 from typing import Any, Literal
 
 from harness.model.case import DType
+from harness.syntax_trees import expression_of
 
 Extent = str | int
 """A number, or integer arithmetic over dims: `T`, `G*D`, `K//2`, `W-1`."""
@@ -198,7 +199,7 @@ def extent_of(extent: Extent, dims: Mapping[str, int]) -> int:
 
 
 def _named(*extents: Extent) -> frozenset[str]:
-    parsed = (ast.walk(ast.parse(extent, mode="eval")) for extent in extents if isinstance(extent, str))
+    parsed = (ast.walk(expression_of(extent)) for extent in extents if isinstance(extent, str))
     return frozenset(node.id for nodes in parsed for node in nodes if isinstance(node, ast.Name))
 
 
@@ -212,7 +213,7 @@ _OPERATORS: Mapping[type[ast.operator], Callable[[int, int], int]] = {
 
 @lru_cache(maxsize=1024)
 def _compiled(text: str) -> Callable[[Mapping[str, int]], int]:
-    return _arithmetic(ast.parse(text, mode="eval").body, text)
+    return _arithmetic(expression_of(text), text)
 
 
 def _arithmetic(node: ast.expr, text: str) -> Callable[[Mapping[str, int]], int]:

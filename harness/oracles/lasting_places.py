@@ -13,6 +13,7 @@ from pathlib import Path
 
 from harness.model.ending import Source
 from harness.model.verdict import GENERATED, stable_place
+from harness.syntax_trees import module_of
 
 LONGEST = 96
 """Characters of a statement that a signature shows; a digest stands for the rest."""
@@ -53,7 +54,7 @@ def _statements(path: Path, changed: int) -> Mapping[int, tuple[str, str]]:
     """Return function and statement of each line of a file, which was last changed at that time."""
     del changed
     try:
-        tree = ast.parse(path.read_bytes())
+        tree = module_of(path.read_bytes())
     except (OSError, SyntaxError, ValueError):
         return {}
     lines: dict[int, tuple[str, str]] = {}

@@ -10,6 +10,8 @@ import ast
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
+from harness.syntax_trees import module_of
+
 JIT = "jit"
 """The last part of the name of a decorator that makes a kernel or a device function."""
 OF_CONSTANTS = frozenset({"cdiv", "constexpr", "len", "max", "min", "next_power_of_2"})
@@ -50,7 +52,7 @@ class KernelFunction:
 def functions_of(text: str) -> tuple[KernelFunction, ...]:
     """Return all functions of a Python file, an inner one before the one that holds it; none if it is no Python."""
     try:
-        tree = ast.parse(text)
+        tree = module_of(text)
     except (SyntaxError, ValueError):
         return ()
     nodes = (node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef))

@@ -24,6 +24,7 @@ from harness.drafts.seen_calls import ArgumentKind, SeenArgument, SeenCall, func
 from harness.engines.torch.torch_seam import plain_torch, without_dispatch_modes
 from harness.engines.triton.driver import LaunchRequest
 from harness.execution.case_execution import NOT_THE_LIBRARY
+from harness.syntax_trees import module_of
 
 SMALL = 2**16
 """Elements of a tensor up to which its range is looked up."""
@@ -275,7 +276,7 @@ def _call_of(frame: FrameType) -> ast.Call | None:
 def _calls(file: str) -> Mapping[tuple[int | None, ...], ast.Call]:
     """Return the calls of a file, by first and last line and column as instructions have them."""
     try:
-        tree = ast.parse(Path(file).read_text(encoding="utf-8"))
+        tree = module_of(Path(file).read_text(encoding="utf-8"))
     except (OSError, SyntaxError, ValueError):  # code that was made from a text, or is in no file
         return {}
     calls = (node for node in ast.walk(tree) if isinstance(node, ast.Call))

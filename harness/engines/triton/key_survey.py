@@ -13,6 +13,7 @@ from typing import Any
 
 from harness.engines.triton.autotuner_seam import arguments_of, key_of
 from harness.engines.triton.triton_seam import ChosenConfig, ConfigChooser, kernel_name, usable_configs
+from harness.syntax_trees import module_of
 
 Key = tuple[tuple[tuple[str, str], ...], tuple[str, ...]]
 """Values by argument, and element types."""
@@ -110,7 +111,7 @@ def named_in(kernel: Any) -> frozenset[str]:
 @lru_cache(maxsize=1024)
 def _named_in(source: str, parameters: tuple[str, ...]) -> frozenset[str]:
     try:
-        tree = ast.parse(textwrap.dedent(source))
+        tree = module_of(textwrap.dedent(source))
     except SyntaxError:
         return frozenset(parameters)
     return frozenset(node.id for node in ast.walk(tree) if isinstance(node, ast.Name))

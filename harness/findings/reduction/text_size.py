@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from functools import lru_cache
 
 from harness.search.problem import Size
+from harness.syntax_trees import module_of
 
 LINE = 120
 """The most columns of a reduced line."""
@@ -54,7 +55,7 @@ def unknown_names(text: str) -> frozenset[str]:
 @lru_cache(maxsize=2)
 def _parsed(text: str) -> ast.Module:
     with warnings.catch_warnings(action="ignore"):  # the test decides about `0[1]` and "\\d"
-        tree = ast.parse(text)
+        tree = module_of(text)
         compile(tree, "reduction", "exec", dont_inherit=True)  # a `break` outside loops parses
     return tree
 

@@ -7,6 +7,7 @@ from typing import Any
 import libcst as cst
 
 from harness.findings.reduction.tree import Change
+from harness.syntax_trees import expression_of
 
 SPECIAL = frozenset({"None", "True", "False"})
 _OPERATORS = (
@@ -68,7 +69,7 @@ def fitted(value: cst.BaseExpression, holder: cst.CSTNode, child: cst.CSTNode | 
 def computed(code: str) -> cst.BaseExpression | None:
     """Return the value of `not False`, `2 * 4` or `triton.cdiv(7, 4)` as a literal; None for anything else."""
     try:
-        tree = ast.parse(code, mode="eval")
+        tree = ast.Expression(body=expression_of(code))
         nodes = list(ast.walk(tree))
         has_text = any(isinstance(node, ast.Constant) and isinstance(node.value, str | bytes) for node in nodes)
         if not all(isinstance(node, _COMPUTED) and not (has_text and isinstance(node, ast.BinOp)) for node in nodes):

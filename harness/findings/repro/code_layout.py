@@ -5,6 +5,8 @@ import re
 import textwrap
 from collections.abc import Iterable
 
+from harness.syntax_trees import module_of
+
 COLUMNS = 110
 INDENT = "    "
 
@@ -34,7 +36,7 @@ def laid_out(statement: str, indent: int = 0) -> str:
 
 def retouched(text: str, function: str) -> str:
     """Lay out the body of a generated function again.  Its comments are lost."""
-    tree = ast.parse(text)
+    tree = module_of(text)
     lines = text.splitlines()
     for node in tree.body:
         if isinstance(node, ast.FunctionDef) and node.name == function:

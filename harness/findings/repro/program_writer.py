@@ -14,6 +14,7 @@ from harness.model.run import FormMismatch, ResultForm
 from harness.model.verdict import Fail
 from harness.oracles import registry
 from harness.oracles.traits import Proof, Traits
+from harness.syntax_trees import module_of
 
 TOLERANT = frozenset({Proof.TRUTH, Proof.COMPARED_RUNS})
 """Proofs that compare results, and so need tolerances."""
@@ -181,7 +182,7 @@ def _importing(core: str) -> str:
 
 def inner_imports(core: str) -> Iterator[str]:
     """Yield the modules that functions import."""
-    for function in (node for node in ast.walk(ast.parse(core)) if isinstance(node, ast.FunctionDef)):
+    for function in (node for node in ast.walk(module_of(core)) if isinstance(node, ast.FunctionDef)):
         for node in ast.walk(function):
             match node:
                 case ast.Import(names=names):

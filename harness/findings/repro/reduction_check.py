@@ -8,6 +8,7 @@ from pathlib import Path
 from harness.repro_runtime import CheckRequest, FileRunner
 from harness.repro_runtime.judge_file import at_fault
 from harness.search.judge import Examination
+from harness.syntax_trees import module_of
 
 
 class ShowsSameFailure:
@@ -57,7 +58,7 @@ class ShowsSameFailure:
 
 def argument_code(text: str) -> frozenset[str]:
     """Return the code with which `run` makes arguments: statements before the launch, and torch calls inside it."""
-    functions = (node for node in ast.parse(text).body if isinstance(node, ast.FunctionDef))
+    functions = (node for node in module_of(text).body if isinstance(node, ast.FunctionDef))
     body = next((node.body for node in functions if node.name == "run"), [])
     return frozenset(ast.unparse(node) for statement in body for node in _making(statement))
 

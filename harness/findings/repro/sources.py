@@ -18,6 +18,7 @@ import torch
 import triton.language as tl
 
 from harness.suite import beside, compiled
+from harness.syntax_trees import module_of
 
 PLAIN = (bool, int, float, str, type(None))
 JIT = ("triton.jit", "jit")
@@ -54,7 +55,7 @@ class Definitions:
         text = textwrap.dedent(inspect.getsource(source))
         if undecorated or self._bare:
             text = _without_decorators(text, () if undecorated else JIT)
-        (node,) = ast.parse(text).body
+        (node,) = module_of(text).body
         text = self._resolved(text, node, globals_of(source))
         if name != own:
             text = text.replace(f"def {own}(", f"def {name}(", 1)
@@ -223,7 +224,7 @@ def _replaced(text: str, slices: list[tuple[ast.expr, str]]) -> str:
 
 def _without_decorators(text: str, kept: Collection[str]) -> str:
     """Return the definition with only the decorators of the given names."""
-    (node,) = ast.parse(text).body
+    (node,) = module_of(text).body
     if not isinstance(node, ast.FunctionDef) or not node.decorator_list:
         return text
     sources = [ast.get_source_segment(text, decorator) or "" for decorator in node.decorator_list]
