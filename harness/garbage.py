@@ -1,4 +1,4 @@
-"""Garbage collection while modules are imported."""
+"""Garbage collection while modules are imported, and while many objects are made that all stay."""
 
 import gc
 from collections.abc import Generator
@@ -18,5 +18,17 @@ def without_collections() -> Generator[None]:
         yield
     finally:
         gc.freeze()
+        if was_enabled:
+            gc.enable()
+
+
+@contextmanager
+def collections_deferred() -> Generator[None]:
+    """Make objects in the block without garbage collections, which would look at each of them in vain."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
         if was_enabled:
             gc.enable()

@@ -17,6 +17,7 @@ from harness.engines.triton.foreign_arguments import foreign_arguments
 from harness.engines.triton.kernel_facts import KernelFacts, launch_of, options_of, read_kernel_facts, unread_launch
 from harness.engines.triton.scratch_checks import ScratchRequest, allocated, scratch_source
 from harness.engines.triton.triton_seam import ChosenConfig
+from harness.engines.ttir.kept_modules import KeptModules
 from harness.engines.ttir.reach import reach_of
 from harness.errors import CannotExecute
 from harness.execution import flight_recorder
@@ -52,6 +53,7 @@ class WatchedLaunches:
         self._chosen = chosen
         self._memory = memory
         self._builds: dict[tuple[str, ...], _Build] = {}
+        self._modules = KeptModules()
         self._launching = threading.local()
         """In each thread, the request of its launch under way; None if that is not followed."""
 
@@ -167,7 +169,7 @@ class WatchedLaunches:
         options = options_of(request.metadata)
         key = (request.ttir, *map(str, options.values()))
         if key not in self._builds:
-            self._builds[key] = _Build.of(request.ttir, self._arch, options)
+            self._builds[key] = _Build.of(request.ttir, self._arch, options, self._modules)
         return self._builds[key]
 
     @staticmethod
@@ -203,9 +205,9 @@ class _Build:
     """The parameters through which it may store; None if unknown."""
 
     @classmethod
-    def of(cls, ttir: str, arch: int, options: dict[str, object]) -> "_Build":
+    def of(cls, ttir: str, arch: int, options: dict[str, object], modules: KeptModules) -> "_Build":
         try:
-            facts = read_kernel_facts(ttir, arch, options)
+            facts = read_kernel_facts(ttir, arch, options, modules)
         except CannotExecute:
             return cls(None, None)
         slots = reach_of(facts.module.kernel).written

@@ -5,13 +5,16 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from harness.engines.triton.driver import LaunchRequest
 from harness.engines.triton.triton_seam import ChosenConfig, version
+from harness.engines.ttir.block_lines import BlockLines
 from harness.engines.ttir.ir import Module
+from harness.engines.ttir.kept_modules import KeptModules
 from harness.engines.ttir.own_names import without_locations
-from harness.engines.ttir.parser import parse, parse_signature
+from harness.engines.ttir.parser import parse_signature
 from harness.engines.ttir.waiting_kernels import uses_atomics
 from harness.errors import CannotExecute
 from harness.model.device import Arch
@@ -30,6 +33,9 @@ class KernelFacts:
     """The facts of one build of a kernel."""
 
     module: Module
+    lines: BlockLines
+    text: str
+    """The digest of the text without source locations: builds that differ in options alone share it."""
     build: str
     """The digest of the build."""
     options: Mapping[str, Any]
@@ -43,7 +49,7 @@ def options_of(metadata: Any) -> dict[str, Any]:
     return {name: getattr(metadata, name) for name in BUILD_OPTIONS if hasattr(metadata, name)}
 
 
-def read_kernel_facts(ttir: str, arch: Arch, options: Mapping[str, Any]) -> KernelFacts:
+def read_kernel_facts(ttir: str, arch: Arch, options: Mapping[str, Any], modules: KeptModules) -> KernelFacts:
     """Return the facts of the build with this TTIR, architecture and options.
 
     Raises:
@@ -51,7 +57,7 @@ def read_kernel_facts(ttir: str, arch: Arch, options: Mapping[str, Any]) -> Kern
     """
     if not ttir:
         raise CannotExecute("a kernel without TTIR, such as one in Gluon")
-    return _facts(parse(ttir), ttir, arch, options)
+    return _facts(*modules.read(ttir), ttir, arch, options)
 
 
 def read_signature(ttir: str, arch: Arch, options: Mapping[str, Any]) -> KernelFacts:
@@ -60,12 +66,15 @@ def read_signature(ttir: str, arch: Arch, options: Mapping[str, Any]) -> KernelF
     Raises:
         CannotExecute: the signature cannot be read.
     """
-    return _facts(parse_signature(ttir), ttir, arch, options)
+    module = parse_signature(ttir)
+    return _facts(module, BlockLines(module), ttir, arch, options)
 
 
-def _facts(module: Module, ttir: str, arch: Arch, options: Mapping[str, Any]) -> KernelFacts:
+def _facts(module: Module, lines: BlockLines, ttir: str, arch: Arch, options: Mapping[str, Any]) -> KernelFacts:
     return KernelFacts(
         module,
+        lines,
+        _hashed(ttir).hexdigest(),
         build_digest(ttir, arch, options),
         options,
         _tile_sizes(module),
@@ -127,8 +136,15 @@ def launch_of(
 
 def build_digest(ttir: str, arch: Arch, options: Mapping[str, Any]) -> str:
     """Return a digest of the compiler's input: TTIR without source locations, options, architecture, Triton version."""
-    text = "\n".join((without_locations(ttir), str(arch), json.dumps(options, sort_keys=True), version))
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
+    digest = _hashed(ttir).copy()
+    digest.update("\n".join(("", str(arch), json.dumps(options, sort_keys=True), version)).encode())
+    return digest.hexdigest()[:16]
+
+
+@lru_cache(maxsize=1024)
+def _hashed(ttir: str) -> Any:
+    """Return the hash of a text without source locations, to be copied: a text has builds for many options."""
+    return hashlib.sha256(without_locations(ttir).encode())
 
 
 def shape_digest(ttir: str) -> str:

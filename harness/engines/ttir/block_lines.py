@@ -31,10 +31,10 @@ Places = frozenset[tuple[str, int]]
 class BlockLines:
     """The lines of one module, by block."""
 
-    def __init__(self, module: Module) -> None:
+    def __init__(self, module: Module, by_block: tuple[Places, ...] | None = None) -> None:
+        """`by_block` is what `places_of_blocks` returns, if it is known."""
         self._module = module
-        self._by_location: dict[str, Places] = {}
-        self._by_block: list[Places] | None = None
+        self._by_block = by_block
         self._executed: dict[bytes, tuple[FileLines, ...]] = {}
 
     def executed(self, entered: bytes | bytearray) -> tuple[FileLines, ...]:
@@ -46,7 +46,7 @@ class BlockLines:
 
     def _lines_of(self, flags: bytes) -> tuple[FileLines, ...]:
         if self._by_block is None:
-            self._by_block = [self._places_of_block(block) for block in self._module.blocks]
+            self._by_block = places_of_blocks(self._module)
         by_file: dict[str, set[int]] = {}
         for file, line in frozenset[tuple[str, int]]().union(
             *(places for places, is_entered in zip(self._by_block, flags, strict=True) if is_entered)
@@ -54,15 +54,20 @@ class BlockLines:
             by_file.setdefault(file, set()).add(line)
         return tuple(FileLines(file=file, ranges=ranges_of(lines)) for file, lines in sorted(by_file.items()))
 
-    def _places_of_block(self, block: Block) -> Places:
-        return frozenset[tuple[str, int]]().union(*map(self._places_of, _operations_of(block)))
 
-    def _places_of(self, operation: Operation) -> Places:
+def places_of_blocks(module: Module) -> tuple[Places, ...]:
+    """Return the files with lines of each of `Module.blocks`."""
+    by_location: dict[str, Places] = {}
+
+    def places_of(operation: Operation) -> Places:
         location = operation.location
-        if location not in self._by_location:
-            stack = self._module.call_stack(location)
-            self._by_location[location] = frozenset((source.file, source.line) for source in stack)
-        return self._by_location[location]
+        if location not in by_location:
+            stack = module.call_stack(location)
+            by_location[location] = frozenset((source.file, source.line) for source in stack)
+        return by_location[location]
+
+    nowhere = frozenset[tuple[str, int]]()
+    return tuple(nowhere.union(*map(places_of, _operations_of(block))) for block in module.blocks)
 
 
 def _operations_of(block: Block) -> Iterator[Operation]:

@@ -97,6 +97,11 @@ class PointerReach:
                     origins[slot], grows = after, True
         return origins
 
+    def decide(self) -> None:
+        """Compute what launches ask for, so that a copy of this object has it."""
+        for _ in (self.atomic, self.plain, self.stored, self.written):
+            pass
+
 
 _known: dict[int, PointerReach] = {}
 """By the id of a kernel, which the value keeps alive.  Walking all operations takes as long as a small launch."""
@@ -107,6 +112,11 @@ def reach_of(kernel: Function) -> PointerReach:
     if id(kernel) not in _known:
         _known[id(kernel)] = PointerReach(kernel)
     return _known[id(kernel)]
+
+
+def remember(reach: PointerReach) -> None:
+    """Let `reach_of` return this reach for its kernel."""
+    _known[id(reach.kernel)] = reach
 
 
 def _is_pointer(kind: Type) -> bool:

@@ -35,8 +35,8 @@ from harness.engines.triton.triton_seam import (
     allocate_scratch,
     version,
 )
-from harness.engines.ttir.block_lines import BlockLines
 from harness.engines.ttir.flows import steered_accesses
+from harness.engines.ttir.kept_modules import KeptModules
 from harness.engines.ttir.parser import parse
 from harness.engines.ttir.waiting_kernels import may_wait
 from harness.engines.virtual.binding import Binding, exact_scalar, scalar
@@ -197,6 +197,9 @@ class Launches:
         self.settings = settings
         self.native: NativeBackend = NativeCode(settings.executor, settings.builds)
         """Tried before the machine."""
+        self.modules = KeptModules(settings.builds)
+        self._left = set[str]()
+        """The builds that are in the folder."""
 
     @property
     def is_exact(self) -> bool:
@@ -296,7 +299,6 @@ class Launches:
                 facts,
                 self._thread_check(request.ttir, facts),
                 may_wait=may_wait(facts.module),
-                lines=BlockLines(facts.module),
             )
             self.case_launches.add_seconds("parse", time.perf_counter() - began)
             if any(operation.name in SCRATCH_OPERATIONS for operation in facts.module.kernel.body.all_operations()):
@@ -313,7 +315,7 @@ class Launches:
         Raises:
             CannotExecute: it cannot be read.
         """
-        return read_kernel_facts(ttir, self.device.arch, options)
+        return read_kernel_facts(ttir, self.device.arch, options, self.modules)
 
     def _config_build(self, build: ConfigBuild) -> str:
         """Leave the build of a config that is not launched, and return its digest; empty if it has no TTIR."""
@@ -327,8 +329,9 @@ class Launches:
     def _leave_build(self, ttir: str, build: str, options: Mapping[str, Any]) -> None:
         """Write the build for the background compiler, unless it is there or has been compiled."""
         folder = self.settings.builds
-        if folder is None:
+        if folder is None or build in self._left:
             return
+        self._left.add(build)
         path = folder / f"{build}{BUILD_SUFFIX}"
         if not path.exists() and not path.with_suffix(RESOURCES_SUFFIX).exists():
             folder.mkdir(parents=True, exist_ok=True)
@@ -402,7 +405,7 @@ class Launches:
     def _count_lines(self, compiled: "CompiledTtir", launch: PreparedLaunch) -> None:
         """Count the lines that the launch has executed; an engine without TTIR's blocks has none."""
         if any(launch.context.entered):
-            self.case_launches.executed[compiled.lines.executed(launch.context.entered)] += 1
+            self.case_launches.executed[compiled.facts.lines.executed(launch.context.entered)] += 1
 
     def resident(self, compiled: "CompiledTtir", request: LaunchRequest, launch: PreparedLaunch) -> ResidentLaunch:
         """Return a launch with the numbers of programs that the GPU holds."""
@@ -460,7 +463,7 @@ class Launches:
         bind = partial(Binding, module.kernel, request.source.signature, arguments, self._poison_of, make_scalar)
         return PreparedLaunch(
             kernel=request.source.fn.__name__,
-            build=compiled.facts.build,
+            text=compiled.facts.text,
             device=self.device,
             context=LaunchContext(
                 module=module,
@@ -548,7 +551,6 @@ class CompiledTtir:
     threads: ThreadRaceCheck
     may_wait: bool
     """A program may wait for another one."""
-    lines: BlockLines
     scratch_bytes_per_program: int = 0
     scratch_align: int = 128
     occupancy: Occupancy | None = None

@@ -16,8 +16,8 @@ class PreparedLaunch:
 
     kernel: str
     """The kernel's name in Python."""
-    build: str
-    """A digest of the TTIR without source locations."""
+    text: str
+    """A digest of the TTIR without source locations, which decides what the launch computes."""
     device: DeviceProfile
     context: LaunchContext
     binding: Binding

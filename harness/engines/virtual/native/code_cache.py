@@ -41,10 +41,10 @@ def _lowering_version() -> str:
     return digest.hexdigest()
 
 
-def key(build: str, target: Target, host: Host) -> str:
-    """The name of the code of one build (a digest of its TTIR) on one CPU."""
+def key(text: str, target: Target, host: Host) -> str:
+    """The name of the code of one TTIR text, by its digest, on one CPU."""
     parts = (
-        build,
+        text,
         target.vendor,
         sorted(target.tracked),
         target.width,

@@ -178,7 +178,7 @@ class NativeCode:
         variants = self._kernel(module).variants
         if target.tracked not in variants:
             store = code_cache.Store(self.folder)
-            name = code_cache.key(launch.build, target, llvm_jit.host())
+            name = code_cache.key(launch.text, target, llvm_jit.host())
             budget_s = _seconds_to_compile(module, Effort.LEAST) - store.machine_seconds(name)
             variants[target.tracked] = variant = _CompiledVariant(name, budget_s)
             if (stored := store.find(name)) is not None:

@@ -399,6 +399,16 @@ def test_machine_code_is_reused_by_another_process(gpu: Gpu, tmp_path: Path) -> 
     assert kept.stat().st_mtime_ns == made
 
 
+def test_builds_that_differ_in_warps_share_machine_code(gpu: Gpu, tmp_path: Path) -> None:
+    gpu.launches.native = NativeCode(ExecutorMode.NATIVE, tmp_path)
+    copy_kernel[(4,)](torch.randn(64), torch.zeros(64), 0, 16, 50, 16, FILLED=True, num_warps=4)
+    gpu.launches.native = NativeCode(ExecutorMode.AUTO, tmp_path)  # would not compile for a first launch
+    copy_kernel[(4,)](torch.randn(64), torch.zeros(64), 0, 16, 50, 16, FILLED=True, num_warps=8)
+    assert [launch.executor for launch in gpu.seen] == ["native", "native"]
+    assert len({launch.build for launch in gpu.seen}) == 2
+    assert len(list(tmp_path.glob("*.native"))) == 1
+
+
 def test_a_first_launch_is_not_compiled(gpu: Gpu, tmp_path: Path) -> None:
     gpu.launches.native = NativeCode(ExecutorMode.AUTO, tmp_path / "none")
     launch_copy(torch.randn(64), torch.zeros(64))
