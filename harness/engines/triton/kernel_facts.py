@@ -11,7 +11,7 @@ from typing import Any
 from harness.engines.triton.driver import LaunchRequest
 from harness.engines.triton.triton_seam import ChosenConfig, version
 from harness.engines.ttir.block_lines import BlockLines
-from harness.engines.ttir.ir import Module
+from harness.engines.ttir.ir import Module, module_fact
 from harness.engines.ttir.kept_modules import KeptModules
 from harness.engines.ttir.own_names import without_locations
 from harness.engines.ttir.parser import parse_signature
@@ -161,6 +161,7 @@ def _constants(source: Any) -> dict[str, int | float | bool | str | None]:
     return constants
 
 
+@module_fact
 def _tile_sizes(module: Module) -> tuple[int, ...]:
     sizes: set[int] = set()
     for operation in module.kernel.body.all_operations():
@@ -169,6 +170,7 @@ def _tile_sizes(module: Module) -> tuple[int, ...]:
     return tuple(sorted(sizes))
 
 
+@module_fact
 def _dot_precisions(module: Module) -> tuple[str, ...]:
     return tuple(
         sorted(

@@ -6,7 +6,7 @@ block of its operation.  Constants have no say: the compiler moves them to the b
 
 from collections.abc import Iterator
 
-from harness.engines.ttir.ir import Block, Module, Operation
+from harness.engines.ttir.ir import Block, Module, Operation, module_fact
 from harness.model.executed_lines import FileLines, ranges_of
 
 CONTROL_FLOW = "scf."
@@ -31,10 +31,8 @@ Places = frozenset[tuple[str, int]]
 class BlockLines:
     """The lines of one module, by block."""
 
-    def __init__(self, module: Module, by_block: tuple[Places, ...] | None = None) -> None:
-        """`by_block` is what `places_of_blocks` returns, if it is known."""
+    def __init__(self, module: Module) -> None:
         self._module = module
-        self._by_block = by_block
         self._executed: dict[bytes, tuple[FileLines, ...]] = {}
 
     def executed(self, entered: bytes | bytearray) -> tuple[FileLines, ...]:
@@ -45,16 +43,15 @@ class BlockLines:
         return self._executed[flags]
 
     def _lines_of(self, flags: bytes) -> tuple[FileLines, ...]:
-        if self._by_block is None:
-            self._by_block = places_of_blocks(self._module)
         by_file: dict[str, set[int]] = {}
         for file, line in frozenset[tuple[str, int]]().union(
-            *(places for places, is_entered in zip(self._by_block, flags, strict=True) if is_entered)
+            *(places for places, is_entered in zip(places_of_blocks(self._module), flags, strict=True) if is_entered)
         ):
             by_file.setdefault(file, set()).add(line)
         return tuple(FileLines(file=file, ranges=ranges_of(lines)) for file, lines in sorted(by_file.items()))
 
 
+@module_fact
 def places_of_blocks(module: Module) -> tuple[Places, ...]:
     """Return the files with lines of each of `Module.blocks`."""
     by_location: dict[str, Places] = {}

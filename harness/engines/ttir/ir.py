@@ -5,9 +5,10 @@ Triton.
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, wraps
+from typing import Any, TypeVar
 
 from harness.model.run import Source
 
@@ -160,15 +161,22 @@ class Module:
 
     functions: Mapping[str, Function]
     locations: Mapping[str, str]
-    blocks: tuple[Block, ...] = field(init=False)
-    """The blocks of all functions, in an order that depends only on the text."""
-    _sources: dict[str, Source | None] = field(default_factory=dict[str, "Source | None"])
+    block_count: int = 0
+    """The number of blocks, if they have their numbers already."""
+    facts: dict[str, Any] = field(default_factory=dict[str, Any], compare=False, repr=False)
+    """What has been read from the operations, by the name of the function that read it; see `module_fact`."""
+    _sources: dict[str, Source | None] = field(default_factory=dict[str, "Source | None"], compare=False)
 
     def __post_init__(self) -> None:
+        if not self.block_count:
+            for number, block in enumerate(self.blocks):
+                block.number, self.block_count = number, number + 1
+
+    @property
+    def blocks(self) -> tuple[Block, ...]:
+        """The blocks of all functions, in an order that depends only on the text."""
         bodies = (function.body for function in self.functions.values())
-        self.blocks = tuple(block for body in bodies for block in body.all_blocks())
-        for number, block in enumerate(self.blocks):
-            block.number = number
+        return tuple(block for body in bodies for block in body.all_blocks())
 
     @property
     def kernel(self) -> Function:
@@ -210,6 +218,38 @@ class Module:
             inner = text[text.index("[") + 1 : text.rindex("]")]
             return self._frames(inner.split(",")[0], depth + 1)
         return []
+
+
+_Fact = TypeVar("_Fact")
+MODULE_FACTS: list[Callable[[Module], object]] = []
+"""All functions whose results modules remember."""
+
+
+def module_fact(read: Callable[[Module], _Fact]) -> Callable[[Module], _Fact]:
+    """Let each module remember what this function reads from its operations, and `kept_modules` keep it on disk."""
+    name = f"{read.__module__}.{read.__qualname__}"
+
+    @wraps(read)
+    def remembered(module: Module) -> _Fact:
+        if name not in module.facts:
+            module.facts[name] = read(module)
+        return module.facts[name]
+
+    MODULE_FACTS.append(remembered)
+    return remembered
+
+
+@module_fact
+def operation_locations(module: Module) -> tuple[str, ...]:
+    """Return the locations of all operations, in an order that depends only on the text."""
+    bodies = (function.body for function in module.functions.values())
+    return tuple(operation.location for body in bodies for operation in body.all_operations())
+
+
+@module_fact
+def operation_names(module: Module) -> frozenset[str]:
+    """Return the names of the kernel's own operations."""
+    return frozenset(operation.name for operation in module.kernel.body.all_operations())
 
 
 _BRACKET_OR_AT = re.compile(r'"[^"]*"|[([<]|[])>]| at ')

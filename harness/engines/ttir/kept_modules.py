@@ -1,33 +1,64 @@
 """Modules that are read once: in this process, and on disk for later ones.
 
 To parse a text takes as long as many small launches, and most processes see texts that others have seen.  A file holds
-the module with what all launches ask of its text: its reach and its lines.  The format is pickle, so the folder must be
-as trustworthy as that of machine code, which is the same one.
+the module with what all launches ask of its text: its reach, and every `module_fact`.  The bodies of functions are
+packed apart: a launch in native code never looks at them.  The format is pickle, so the folder must be as trustworthy
+as that of machine code, which is the same one.
 """
 
 import hashlib
 import pickle
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 from harness import wire
-from harness.engines.ttir.block_lines import BlockLines, Places, places_of_blocks
-from harness.engines.ttir.ir import Module
+from harness.engines.ttir.block_lines import BlockLines
+from harness.engines.ttir.ir import MODULE_FACTS, Function, Module, TtirRegion
 from harness.engines.ttir.parser import parse
-from harness.engines.ttir.reach import PointerReach, remember
+from harness.engines.ttir.reach import PointerReach, reach_of, remember
 from harness.garbage import collections_deferred
 
 SUFFIX = ".module"
 _DAMAGED = (AttributeError, EOFError, ImportError, IndexError, ValueError, pickle.UnpicklingError)
 
 
+class KeptFunction(Function):
+    """A function whose body is unpacked when something looks at it."""
+
+    __slots__ = ("_content", "_packed")
+
+    @classmethod
+    def restored(cls, packed: bytes, *fields: Any) -> "KeptFunction":
+        """Return a function from its packed body and all other fields, in their order."""
+        name, parameters, result_types, *rest = fields
+        function = cls(name, parameters, result_types, None, *rest)  # pyright: ignore[reportArgumentType] - unpacked later
+        function._packed = packed
+        return function
+
+    @property
+    def body(self) -> TtirRegion:
+        if self._content is None:
+            with collections_deferred():
+                self._content = pickle.loads(self._packed)  # noqa: S301 - the folder holds machine code too
+        return self._content
+
+    @body.setter
+    def body(self, content: TtirRegion | None) -> None:  # pyright: ignore[reportIncompatibleVariableOverride] - lazy
+        self._content = content
+
+    def __reduce__(self) -> tuple[Callable[..., object], tuple[Any, ...]]:
+        fields = (self.name, self.parameters, self.result_types, self.slots, self.location, self.public)
+        return KeptFunction.restored, (self._packed, *fields)
+
+
 @dataclass(frozen=True, slots=True)
 class _Kept:
     module: Module
     reach: PointerReach
-    places: tuple[Places, ...]
 
 
 @dataclass(slots=True)
@@ -45,49 +76,58 @@ class KeptModules:
             CannotExecute: the text cannot be parsed.
         """
         if ttir not in self._by_text:
-            file = None if self.folder is None else self._file(self.folder, ttir)
-            kept = None if file is None else _from_disk(file)
-            if kept is None:
-                kept = _read(ttir)
-                if file is not None:
-                    _to_disk(kept, file)
-            remember(kept.reach)
-            module, lines = kept.module, BlockLines(kept.module, kept.places)
-            self._by_text[ttir] = module, lines
+            module = parsed(ttir) if self.folder is None else self._kept(self.folder, ttir)
+            self._by_text[ttir] = module, BlockLines(module)
         return self._by_text[ttir]
 
     @staticmethod
-    def _file(folder: Path, ttir: str) -> Path:
+    def _kept(folder: Path, ttir: str) -> Module:
         name = hashlib.sha256(_version() + ttir.encode()).hexdigest()[:24]
-        return folder / f"{name}{SUFFIX}"
+        file = folder / f"{name}{SUFFIX}"
+        kept = _from_disk(file)
+        if kept is None:
+            module = parsed(ttir)
+            folder.mkdir(parents=True, exist_ok=True)
+            wire.write_bytes([_packed(module)], file)
+            return module
+        remember(kept.reach)
+        return kept.module
+
+
+def parsed(ttir: str) -> Module:
+    """Return the module of a text.  All its objects stay, so a collection while they are made looks at them in vain."""
+    with collections_deferred():
+        return parse(ttir)
 
 
 def _from_disk(file: Path) -> _Kept | None:
     try:
-        with collections_deferred():
-            kept = pickle.loads(file.read_bytes())  # noqa: S301 - the folder holds machine code too
+        kept = pickle.loads(file.read_bytes())  # noqa: S301 - as above
     except (OSError, *_DAMAGED):
         return None
     return kept if isinstance(kept, _Kept) else None
 
 
-def _read(ttir: str) -> _Kept:
-    with collections_deferred():
-        module = parse(ttir)
-        reach = PointerReach(module.kernel)
-        reach.decide()
-        return _Kept(module, reach, places_of_blocks(module))
+def _packed(module: Module) -> bytes:
+    for fact in MODULE_FACTS:
+        fact(module)
+    functions = {name: _without_body(function) for name, function in module.functions.items()}
+    small = Module(functions, module.locations, module.block_count, module.facts)
+    reach = reach_of(module.kernel).of(small.kernel)
+    return pickle.dumps(_Kept(small, reach), pickle.HIGHEST_PROTOCOL)
 
 
-def _to_disk(kept: _Kept, file: Path) -> None:
-    file.parent.mkdir(parents=True, exist_ok=True)
-    wire.write_bytes([pickle.dumps(kept, pickle.HIGHEST_PROTOCOL)], file)
+def _without_body(function: Function) -> KeptFunction:
+    body = pickle.dumps(function.body, pickle.HIGHEST_PROTOCOL)
+    fields = (function.name, function.parameters, function.result_types)
+    return KeptFunction.restored(body, *fields, function.slots, function.location, function.public)
 
 
 @cache
 def _version() -> bytes:
-    """Return a digest of what decides the objects: the source of this room, and Python's release."""
+    """Return a digest of what decides the objects: the source of this room and of all facts, and Python's release."""
     digest = hashlib.sha256(sys.version.encode())
-    for path in sorted(Path(__file__).parent.glob("*.py")):
+    facts = {Path(str(sys.modules[fact.__module__].__file__)) for fact in MODULE_FACTS}
+    for path in sorted({*Path(__file__).parent.glob("*.py"), *facts}):
         digest.update(path.read_bytes())
     return digest.digest()

@@ -7,6 +7,9 @@ import re
 from functools import lru_cache
 
 _LOCATIONS = re.compile(r"\s*loc\((?:[^()\"]|\"[^\"]*\"|\((?:[^()]|\([^()]*\))*\))*\)|^#loc.*$", re.MULTILINE)
+_NUMBERED = re.compile(r" loc\((?:#loc\d*|\"[^\"]*\"\(#loc\d*\)|callsite\(#loc\d* at #loc\d*\))\)")
+_TABLE = re.compile(r"\n#loc[^\n]*")
+"""Nearly all locations, and their table.  Both begin with a fixed text, which `re` finds fast."""
 _CONSTANT = re.compile(r"^\s*(%[\w$.-]+) = arith\.constant (.*)$")
 _VALUE = re.compile(r"%[\w$.-]+")
 _TYPED_BLOCK = re.compile(r"tensordesc<tensor<([^<>]*)>>")
@@ -21,7 +24,8 @@ _REGISTER_OR_LABEL = re.compile(r"%(?:p|rs|r|rd|f|fd|rq)\d+\b|\$L__\w+")
 
 @lru_cache(maxsize=1024)
 def without_locations(ttir: str) -> str:
-    return _LOCATIONS.sub("", ttir)
+    rest = _TABLE.sub("\n", _NUMBERED.sub("", f"\n{ttir}"))[1:]
+    return _LOCATIONS.sub("", rest) if "loc(" in rest else rest
 
 
 def renamed_ttir(ttir: str) -> str:

@@ -97,10 +97,11 @@ class PointerReach:
                     origins[slot], grows = after, True
         return origins
 
-    def decide(self) -> None:
-        """Compute what launches ask for, so that a copy of this object has it."""
-        for _ in (self.atomic, self.plain, self.stored, self.written):
-            pass
+    def of(self, kernel: Function) -> "PointerReach":
+        """Return the reach of a copy of the kernel, with all that launches ask for."""
+        reach = PointerReach(kernel)
+        reach.__dict__.update(atomic=self.atomic, plain=self.plain, stored=self.stored, written=self.written)
+        return reach
 
 
 _known: dict[int, PointerReach] = {}

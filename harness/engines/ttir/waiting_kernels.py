@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 
-from harness.engines.ttir.ir import Function, Module, Operation, TtirRegion
+from harness.engines.ttir.ir import Function, Module, Operation, TtirRegion, module_fact
 from harness.engines.ttir.reach import ATOMICS
 
 ATOMIC = "tt.atomic_"
@@ -10,6 +10,7 @@ POLL = "tt.atomic_poll"
 """A whole polling loop in one operation."""
 
 
+@module_fact
 def uses_atomics(module: Module) -> bool:
     """Return True if a kernel has atomics, so that results may depend on the order of its programs."""
     return any(
@@ -19,6 +20,7 @@ def uses_atomics(module: Module) -> bool:
     )
 
 
+@module_fact
 def may_wait(module: Module) -> bool:
     """Return True if a loop without a bound has an atomic or a volatile load.
 

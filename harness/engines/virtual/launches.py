@@ -36,6 +36,7 @@ from harness.engines.triton.triton_seam import (
     version,
 )
 from harness.engines.ttir.flows import steered_accesses
+from harness.engines.ttir.ir import operation_names
 from harness.engines.ttir.kept_modules import KeptModules
 from harness.engines.ttir.parser import parse
 from harness.engines.ttir.waiting_kernels import may_wait
@@ -301,7 +302,7 @@ class Launches:
                 may_wait=may_wait(facts.module),
             )
             self.case_launches.add_seconds("parse", time.perf_counter() - began)
-            if any(operation.name in SCRATCH_OPERATIONS for operation in facts.module.kernel.body.all_operations()):
+            if operation_names(facts.module) & SCRATCH_OPERATIONS:
                 resources = self._compile_now(request.ttir, options)
                 compiled.scratch_bytes_per_program = resources.scratch_bytes_per_program
                 compiled.scratch_align = resources.scratch_align
@@ -473,7 +474,7 @@ class Launches:
                 arch=self.device.arch,
                 poison_of=self._poison_of,
                 step_limit=self.settings.step_limit,
-                entered=bytearray(len(module.blocks)),
+                entered=bytearray(module.block_count),
             ),
             binding=bind(),
             bind=bind,

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from harness.engines.ttir.ir import Module
 from harness.engines.ttir.kept_modules import SUFFIX, KeptModules
 from harness.engines.ttir.parser import parse
 from harness.engines.ttir.reach import PointerReach, reach_of
@@ -28,11 +29,15 @@ module {{
 """
 
 
+def _content(module: Module) -> object:
+    return [(one.name, one.parameters, one.body) for one in module.functions.values()], module.locations, module.blocks
+
+
 def test_another_process_gets_the_same_module(tmp_path: Path) -> None:
     first, first_lines = KeptModules(tmp_path).read(text_at(3))
     (file,) = tmp_path.glob(f"*{SUFFIX}")
     again, lines = KeptModules(tmp_path).read(text_at(3))
-    assert again == first == parse(text_at(3))
+    assert _content(again) == _content(first) == _content(parse(text_at(3)))
     assert lines.executed(ENTERED) == first_lines.executed(ENTERED)
     assert reach_of(again.kernel).kernel is again.kernel
     plain = PointerReach(parse(text_at(3)).kernel)
@@ -57,7 +62,7 @@ def test_a_damaged_file_is_replaced(tmp_path: Path, content: bytes) -> None:
     kept = file.read_bytes()
     file.write_bytes(content)
     module, _ = KeptModules(tmp_path).read(text_at(3))
-    assert module == parse(text_at(3))
+    assert _content(module) == _content(parse(text_at(3)))
     assert file.read_bytes() == kept
 
 

@@ -16,12 +16,12 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Protocol
 
-from harness.engines.ttir.ir import Module
+from harness.engines.ttir.ir import Module, operation_locations
 from harness.engines.virtual.memory.events import EventCollector
 from harness.engines.virtual.native import calling_convention, code_cache, kernel, llvm_jit
 from harness.engines.virtual.native.cores import Cores
 from harness.engines.virtual.native.llvm_jit import Effort
-from harness.engines.virtual.native.lowering import Target, numbered
+from harness.engines.virtual.native.lowering import Target
 from harness.engines.virtual.native.native_launch import (
     LoadedKernel,
     NativeLaunch,
@@ -206,8 +206,8 @@ class NativeCode:
 
     def _take(self, module: Module, variant: _CompiledVariant, compiled: code_cache.Compiled) -> None:
         """Load the code that was compiled."""
-        operations = numbered(module)
-        places = [(operations[site.operation].location, site.argument) for site in compiled.sites]
+        locations = operation_locations(module)
+        places = [(locations[site.operation], site.argument) for site in compiled.sites]
         used = {block.symbol: self._product_code(block) for block in compiled.products}
         code = llvm_jit.Code(compiled.image, kernel.SYMBOL, used)
         slots = tuple(calling_convention.parameter_slots(module.kernel))
@@ -235,8 +235,7 @@ def _target(launch: PreparedLaunch) -> Target:
 
 
 def _seconds_to_compile(module: Module, effort: Effort) -> float:
-    operations = sum(1 for _ in module.kernel.body.all_operations())
-    return SECONDS_TO_COMPILE + SECONDS_PER_OPERATION[effort] * operations
+    return SECONDS_TO_COMPILE + SECONDS_PER_OPERATION[effort] * len(operation_locations(module))
 
 
 def _compile(module: Module, target: Target, effort: Effort, name: str, folder: Path | None) -> code_cache.Compiled:

@@ -23,9 +23,9 @@ from math import prod
 import numpy as np
 
 from harness.engines.ttir.address_slice import AddressSlice, address_slice
-from harness.engines.ttir.ir import Module, Operation, TtirRegion
+from harness.engines.ttir.ir import Module, Operation, TtirRegion, module_fact
 from harness.engines.ttir.parser import parse
-from harness.engines.ttir.reach import STORES, UNKNOWN_ORIGIN, Slots, reach_of
+from harness.engines.ttir.reach import STORES, UNKNOWN_ORIGIN, PointerReach, Slots, reach_of
 from harness.engines.virtual.memory.arguments import Buffer
 from harness.engines.virtual.memory.events import FIRST_CELLS
 from harness.engines.virtual.numbers.elements import Array
@@ -169,11 +169,10 @@ class ThreadRaceCheck:
         if self.num_warps == 1:
             return False
         seen, stored = dict[Buffer, int](), set[Buffer]()
-        for operation, is_repeated in self._accesses:
-            slots = self._origins[id(operation)]
-            for buffer in launch.binding.buffers_of(None if slots >= UNKNOWN_ORIGIN else slots):
-                seen[buffer] = seen.get(buffer, 0) + 1 + (is_repeated and operation.name in STORES)
-                if operation.name in STORES:
+        for access in plain_accesses(self.module):
+            for buffer in launch.binding.buffers_of(access.slots):
+                seen[buffer] = seen.get(buffer, 0) + 1 + (access.is_repeated and access.is_store)
+                if access.is_store:
                     stored.add(buffer)
         return any(seen[buffer] > 1 for buffer in stored)
 
@@ -195,16 +194,6 @@ class ThreadRaceCheck:
             yield from self._events(self._races(launch, self._points), launch, launch_number)
 
     # --- which kernels ---
-
-    @cached_property
-    def _accesses(self) -> list[tuple[Operation, bool]]:
-        """The plain loads and stores, each with True if it is in a loop."""
-        return [pair for pair in _with_loops(self.module.kernel.body, in_loop=False) if pair[0].name in _PLAIN]
-
-    @cached_property
-    def _origins(self) -> dict[int, Slots]:
-        reach = reach_of(self.module.kernel)
-        return {id(operation): reach.origins_of(operation) for operation, _ in self._accesses}
 
     @cached_property
     def _has_tables(self) -> bool:
@@ -269,13 +258,12 @@ class ThreadRaceCheck:
         if self._slice is None:
             return None
         loaded = self._buffers(launch, self._slice.loads)
-        stores = [operation for operation, _ in self._accesses if operation.name in STORES]
-        return None if loaded & self._buffers(launch, stores) else self._slice.module
+        stores = (access.slots for access in plain_accesses(self.module) if access.is_store)
+        return None if loaded & frozenset().union(*map(launch.binding.buffers_of, stores)) else self._slice.module
 
     def _buffers(self, launch: PreparedLaunch, accesses: Iterable[Operation]) -> frozenset[Buffer]:
-        origins = [self._origins[id(operation)] for operation in accesses]
-        buffers = [launch.binding.buffers_of(None if slots >= UNKNOWN_ORIGIN else slots) for slots in origins]
-        return frozenset().union(*buffers)
+        reach = reach_of(self.module.kernel)
+        return frozenset().union(*(launch.binding.buffers_of(_slots_of(reach, access)) for access in accesses))
 
     def _races(self, launch: PreparedLaunch, points: BarrierPoints) -> _Races:
         races = _Races(self._warps)
@@ -297,7 +285,7 @@ class ThreadRaceCheck:
         stored = () if is_slice else (buffer for buffer in binding.buffers if buffer.track_readers)
         before = [(buffer, buffer.bytes.copy()) for buffer in stored]
         try:
-            context = replace(launch.context, module=module, entered=bytearray(len(module.blocks)))
+            context = replace(launch.context, module=module, entered=bytearray(module.block_count))
             trace(context, binding, programs, points, on_meeting)
         finally:
             for buffer, content in before:
@@ -330,6 +318,33 @@ class ThreadRaceCheck:
 
     def _source(self, line: int) -> Source | None:
         return self.module.source(self._operations[line].location)
+
+
+@dataclass(frozen=True, slots=True)
+class PlainAccess:
+    """A load or store of a kernel."""
+
+    slots: Slots | None
+    """The parameters that it may go through; None means any."""
+    is_store: bool
+    is_repeated: bool
+    """It is in a loop."""
+
+
+@module_fact
+def plain_accesses(module: Module) -> tuple[PlainAccess, ...]:
+    """Return the plain loads and stores of a kernel."""
+    reach = reach_of(module.kernel)
+    return tuple(
+        PlainAccess(_slots_of(reach, operation), operation.name in STORES, is_repeated)
+        for operation, is_repeated in _with_loops(module.kernel.body, in_loop=False)
+        if operation.name in _PLAIN
+    )
+
+
+def _slots_of(reach: PointerReach, access: Operation) -> Slots | None:
+    slots = reach.origins_of(access)
+    return None if slots >= UNKNOWN_ORIGIN else slots
 
 
 def _with_loops(region: TtirRegion, *, in_loop: bool) -> Iterator[tuple[Operation, bool]]:
