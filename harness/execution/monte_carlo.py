@@ -11,8 +11,9 @@ from collections.abc import Callable, Iterator, Mapping
 from enum import Enum, auto
 from functools import cache, lru_cache
 from math import isfinite
-from typing import Any
+from typing import Any, Self
 
+import numpy as np
 import torch
 
 from harness.engines.torch.torch_seam import OperatorMode, schema_of
@@ -57,6 +58,15 @@ class Jitter(OperatorMode):
         self.records_largest = False
         self.largest = 0.0
         """The largest finite magnitude of any intermediate so far, if `records_largest`."""
+
+    def __enter__(self) -> Self:
+        self._silence = np.errstate(all="ignore")  # as torch, which overflows in silence
+        self._silence.__enter__()
+        return super().__enter__()
+
+    def __exit__(self, *raised: object) -> None:
+        super().__exit__(*raised)
+        self._silence.__exit__(None, None, None)
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
@@ -111,33 +121,43 @@ class Jitter(OperatorMode):
             return
         if self.records_largest:
             self.largest = max(self.largest, _largest(value))
-        for part, noise in self._drawn(value, _factors(scale, value.device)):
-            part.mul_(noise)
-        if self._spacing:
-            zeros = value == 0  # zeros are exact
-            for part, noise in self._drawn(value, _steps(self._spacing, value.device)):
-                part.add_(noise)
+        zeros = value == 0 if self._spacing else None  # zeros are exact
+        self._change(value, _factors(scale, value.device), np.multiply, torch.Tensor.mul_)
+        if zeros is not None:
+            self._change(value, _steps(self._spacing, value.device), np.add, torch.Tensor.add_)
             value.masked_fill_(zeros, 0.0)
 
-    def _drawn(self, value: torch.Tensor, twice: torch.Tensor) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
-        """Yield the parts of a tensor, each with its noise, or with factors made of it, from a random start.
+    def _change(self, value: torch.Tensor, twice: "_Noise", small: Any, change: Callable[..., Any]) -> None:
+        """Change a tensor in place by noise, or by what is made of it, from a random start.
 
         `twice` holds the noise two times in a row.  So a short draw needs no copy, and a long one none of its length.
+        NumPy takes half of torch's time for the many short ones.
         """
-        start, count, length = self._choice.randrange(NOISE_ELEMENTS), value.numel(), 2 * NOISE_ELEMENTS
-        end = start + count
-        if end <= length:
-            yield value, twice[start:end].view(value.shape)
-        elif not value.is_contiguous():
-            yield value, twice.repeat(-(-end // length))[start:end].view(value.shape)
-        else:
-            flat = value.view(-1)
-            head = length - start
-            whole = (count - head) // length
-            tail = head + whole * length
-            yield flat[:head], twice[start:]
-            yield flat[head:tail].view(whole, length), twice
-            yield flat[tail:], twice[: count - tail]
+        start, count = self._choice.randrange(NOISE_ELEMENTS), value.numel()
+        if twice.array is not None and start + count <= 2 * NOISE_ELEMENTS:
+            numbers = value.numpy()
+            small(numbers, twice.array[start : start + count].reshape(numbers.shape), out=numbers)
+            return
+        for part, noise in _parts(value, twice.tensor, start):
+            change(part, noise)
+
+
+def _parts(value: torch.Tensor, twice: torch.Tensor, start: int) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+    """Yield the parts of a tensor, each with its noise."""
+    count, length = value.numel(), 2 * NOISE_ELEMENTS
+    end = start + count
+    if end <= length:
+        yield value, twice[start:end].view(value.shape)
+    elif not value.is_contiguous():
+        yield value, twice.repeat(-(-end // length))[start:end].view(value.shape)
+    else:
+        flat = value.view(-1)
+        head = length - start
+        whole = (count - head) // length
+        tail = head + whole * length
+        yield flat[:head], twice[start:]
+        yield flat[head:tail].view(whole, length), twice
+        yield flat[tail:], twice[: count - tail]
 
 
 def _largest(value: torch.Tensor) -> float:
@@ -166,14 +186,22 @@ def _terms_of(summed: torch.Tensor, sums: torch.Tensor) -> int:
     return summed.numel() // max(1, sums.numel())
 
 
+class _Noise:
+    """Noise, two times in a row, as a tensor, and as an array of NumPy if it is on the CPU."""
+
+    def __init__(self, tensor: torch.Tensor) -> None:
+        self.tensor = tensor
+        self.array = tensor.numpy() if tensor.device.type == "cpu" else None
+
+
 @lru_cache(maxsize=32)
-def _factors(scale: float, device: torch.device) -> torch.Tensor:
-    return 1 + scale * _noise(device)
+def _factors(scale: float, device: torch.device) -> _Noise:
+    return _Noise(1 + scale * _noise(device))
 
 
 @lru_cache(maxsize=4)
-def _steps(spacing: float, device: torch.device) -> torch.Tensor:
-    return spacing * _noise(device)
+def _steps(spacing: float, device: torch.device) -> _Noise:
+    return _Noise(spacing * _noise(device))
 
 
 @cache
