@@ -2,7 +2,8 @@
 
 Sequences are `[B, T, H, D]`, states `[B, H, K, V]`, and every function returns the outputs `[B, T, H, V]` with the last
 state.  A state is a matrix S, and queries read it: `o_t = q_t S_t`.  The functions differ in how S_t follows from
-S_{t-1}.  Loops run over time only; batch and heads are one axis of matrix products.
+S_{t-1}.  Loops run over time only; batch and heads are one axis of matrix products.  `blocks` computes the usual ones
+with loops over blocks of time.
 
 A gate's gradient is a sum over all pairs of positions around it.  Kernels compute it as a difference: with G the sum of
 all gates so far, the decay from s to t is `exp(G_t) exp(-G_s)`.  Reads depend on G_t, and writes on -G_s.  Both parts
@@ -16,10 +17,11 @@ from typing import Any
 
 import torch
 
+from harness.suite import beside
+
 Pair = tuple[torch.Tensor, torch.Tensor]
-LONG = 512
+SHORT = 2
 """Sequences of more steps are computed in blocks, where the definition knows how."""
-BLOCK = 8
 
 
 def scale_of(q: torch.Tensor, scale: float | None) -> float:
@@ -72,14 +74,15 @@ def additive(
 
     With a `bonus` u `[H, K]`, a query reads the past, and its own key times u.
     """
-    if q.shape[1] > LONG and value_decay is None and bonus is None:
-        return additive_in_blocks(q, k, v, log_decay, state)
-    current = first(q, v, state)
+    if q.shape[1] > SHORT and value_decay is None and bonus is None:
+        o, last = in_blocks().Additive.apply(q, k, v, gates_of(log_decay, k), first(q, v, state))
+        return o, by_head(last, q)
     reads, writes, values, last_sum, last_value_sum = q, k, v, None, None
     if log_decay is not None:
         log_decay, sums = factored(log_decay)
         reads, writes = q * (sums if bonus is None else earlier(sums)).exp(), k * (-sums).exp()
         last_sum = sums[:, -1]
+    current = first(q, v, state)
     if value_decay is not None:
         value_decay, value_sums = factored(value_decay)
         values, last_value_sum = v * (-value_sums).exp(), value_sums[:, -1]
@@ -100,66 +103,12 @@ def additive(
         current = torch.baddbmm(current, key, value)
         if bonus is None:
             outputs.append(query @ current)
-    o, last = gathered(outputs, current, q, v)
+    o, last = gathered(outputs, current, q)
     if last_value_sum is not None:
         o, last = o * value_sums.exp(), last * last_value_sum.exp().unsqueeze(2)
     if last_sum is not None:
         last = last * last_sum.exp().unsqueeze(3)
     return (o if bonus is None else o + (q * bonus * k).sum(-1, keepdim=True) * v), last
-
-
-def additive_in_blocks(
-    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, log_decay: torch.Tensor | None, state: torch.Tensor | None
-) -> Pair:
-    """`additive` with a loop over some blocks of blocks alone: within a block, a query reads each key by itself."""
-    length = q.shape[1]
-    g = torch.zeros_like(k) if log_decay is None else log_decay
-    g, sums = factored(g)
-    reads, writes, gates = blocks_of(q * sums.exp()), blocks_of(k * (-sums).exp()), blocks_of(g)
-    values = blocks_of(v)
-    decays = pairs(gates)
-    scores = (reads.mT.unsqueeze(-1) * writes.mT.unsqueeze(-2) * decays).sum(-3)
-    changes = (writes.mT * decays[..., -1, :]) @ values
-    after = states(gates.sum(2), changes, first(q, v, state))
-    before = torch.cat([first(q, v, state).unsqueeze(1), after[:, :-1]], 1)
-    o = scores @ values + (reads * gates.cumsum(2).exp()) @ before
-    o, last = gathered([o.flatten(1, 2)[:, :length]], after[:, -1], q, v)
-    return o, last * sums[:, -1].exp().unsqueeze(3)
-
-
-def states(log_decay: torch.Tensor, changes: torch.Tensor, start: torch.Tensor) -> torch.Tensor:
-    """All `S_m = exp(g_m) * S_{m-1} + C_m`, of g `[N, M, K]` and C `[N, M, K, V]`, from `[N, K, V]`."""
-    length = changes.shape[1]
-    if length <= BLOCK * BLOCK:
-        found = [start]
-        for decay, change in zip(log_decay.exp().unsqueeze(-1).unbind(1), changes.unbind(1), strict=True):
-            found.append(torch.addcmul(change, found[-1], decay))
-        return torch.stack(found[1:], 1)
-    gates, inner = padded(log_decay), padded(changes).transpose(2, 3)
-    inner = (pairs(gates) @ inner).transpose(2, 3)
-    after = states(gates.sum(2), inner[:, :, -1], start)
-    before = torch.cat([start.unsqueeze(1), after[:, :-1]], 1)
-    return (inner + gates.cumsum(2).exp().unsqueeze(-1) * before.unsqueeze(2)).flatten(1, 2)[:, :length]
-
-
-def blocks_of(x: torch.Tensor) -> torch.Tensor:
-    """`[B, T, H, D]` as blocks of steps `[B * H, T / BLOCK, BLOCK, D]`; zeros fill the last one."""
-    return padded(x.transpose(1, 2).flatten(0, 1))
-
-
-def padded(x: torch.Tensor) -> torch.Tensor:
-    """`[N, M, …]` as `[N, M / BLOCK, BLOCK, …]`; zeros fill the last block."""
-    missing = -x.shape[1] % BLOCK
-    if missing:
-        x = torch.cat([x, x.new_zeros(x.shape[0], missing, *x.shape[2:])], 1)
-    return x.unflatten(1, (-1, BLOCK))
-
-
-def pairs(log_decay: torch.Tensor) -> torch.Tensor:
-    """`exp(g_{s+1} + … + g_t)` for s <= t, else 0, of g `[…, C, K]`: `[…, K, C, C]` at [t, s], summed from s on."""
-    size = log_decay.shape[-2]
-    sums = torch.where(causal(size, -1), log_decay.mT.unsqueeze(-1), 0.0).cumsum(-2)
-    return torch.where(causal(size), sums.exp(), 0.0)
 
 
 def delta(
@@ -174,11 +123,14 @@ def delta(
 
     `beta` is `[B, T, H, 1]` or `[B, T, H, V]`, g `[B, T, H, 1]` or `[B, T, H, K]`.
     """
-    current = first(q, v, state)
+    if q.shape[1] > SHORT and beta.shape[-1] == 1:
+        o, last = in_blocks().Delta.apply(q, k, v, beta, gates_of(log_decay, k), first(q, v, state))
+        return o, by_head(last, q)
     queries, reads, writes, last_sum = q, k, k, None
     if log_decay is not None:
         log_decay, sums = factored(log_decay)
         queries, reads, writes, last_sum = q * sums.exp(), k * sums.exp(), k * (-sums).exp(), sums[:, -1]
+    current = first(q, v, state)
     rows = zip(
         over_time(queries, 1),
         over_time(reads, 1),
@@ -194,7 +146,7 @@ def delta(
         change = torch.baddbmm(value, key, current, alpha=-1) * strength
         current = torch.baddbmm(current, key_column, change)
         outputs.append(query @ current)
-    o, last = gathered(outputs, current, q, v)
+    o, last = gathered(outputs, current, q)
     return o, last if last_sum is None else last * last_sum.exp().unsqueeze(3)
 
 
@@ -224,7 +176,7 @@ def low_rank(
         found = read @ current
         current = torch.baddbmm(torch.baddbmm(current * decay, key, value), written, found)
         outputs.append(query @ current)
-    o, last = gathered(outputs, current, q, v)
+    o, last = gathered(outputs, current, q)
     return o, last * sums[:, -1].exp().unsqueeze(3)
 
 
@@ -284,6 +236,21 @@ def first(q: torch.Tensor, v: torch.Tensor, state: torch.Tensor | None) -> torch
     return q.new_zeros(batch * heads, keys, v.shape[-1]) if state is None else state.flatten(0, 1)
 
 
+def gates_of(log_decay: torch.Tensor | None, k: torch.Tensor) -> torch.Tensor:
+    """The gates of each head or channel; zeros for None."""
+    return k.new_zeros(*k.shape[:3], 1) if log_decay is None else log_decay
+
+
+def by_head(state: torch.Tensor, q: torch.Tensor) -> torch.Tensor:
+    """Return `[B * H, K, V]` as `[B, H, K, V]`."""
+    return state.unflatten(0, (q.shape[0], q.shape[2]))
+
+
+def in_blocks() -> Any:
+    """The module of recurrences in blocks."""
+    return beside(__file__, "blocks.py")
+
+
 def over_time(x: torch.Tensor | None, axis: int, length: int = 0) -> Iterator[Any]:
     """Yield `[B * H, 1, D]` (axis 1) or `[B * H, D, 1]` (axis 2) for each time, or None `length` times for x = None.
 
@@ -294,8 +261,7 @@ def over_time(x: torch.Tensor | None, axis: int, length: int = 0) -> Iterator[An
     return iter(x.transpose(1, 2).flatten(0, 1).unsqueeze(axis + 1).unbind(1))
 
 
-def gathered(outputs: list[torch.Tensor], last: torch.Tensor, q: torch.Tensor, v: torch.Tensor) -> Pair:
+def gathered(outputs: list[torch.Tensor], last: torch.Tensor, q: torch.Tensor) -> Pair:
     """The outputs of all times and the last state, split by batch and head."""
-    batch, _, heads, keys = q.shape
-    o = torch.cat(outputs, 1).unflatten(0, (batch, heads)).transpose(1, 2)
-    return o, last.reshape(batch, heads, keys, v.shape[-1])
+    o = torch.cat(outputs, 1).unflatten(0, (q.shape[0], q.shape[2])).transpose(1, 2)
+    return o, by_head(last, q)
