@@ -11,6 +11,7 @@ import traceback
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import lru_cache
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
@@ -246,12 +247,21 @@ def source_of(error: Exception) -> Source | None:
 
 def calling_line() -> Source | None:
     """Return the innermost line of this thread outside torch, Triton and the harness."""
-    frame = inspect.currentframe()
-    while frame is not None and _is_passed(frame.f_code.co_filename):
+    frame, inductor = inspect.currentframe(), _inductor_folder()
+    while frame is not None and _is_passed_by(frame.f_code.co_filename, inductor):
         frame = frame.f_back
     return Source(file=frame.f_code.co_filename, line=frame.f_lineno) if frame else None
 
 
 def _is_passed(file: str) -> bool:
+    return _is_passed_by(file, _inductor_folder())
+
+
+def _inductor_folder() -> str:
     # Inductor names what it generates by digests, which differ between sizes.
-    return any(part in file for part in (*NOT_THE_LIBRARY, os.environ.get("TORCHINDUCTOR_CACHE_DIR", "<")))
+    return os.environ.get("TORCHINDUCTOR_CACHE_DIR", "<")
+
+
+@lru_cache(maxsize=4096)
+def _is_passed_by(file: str, inductor: str) -> bool:
+    return any(part in file for part in (*NOT_THE_LIBRARY, inductor))

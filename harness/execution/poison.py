@@ -16,6 +16,8 @@ import numpy.typing as npt
 import torch
 from torch.overrides import TorchFunctionMode
 
+from harness.engines.torch.torch_seam import plain_torch
+
 PATTERNS: Mapping[torch.dtype, int] = {
     torch.float64: 0x7FF4_A55A_0BAD_F00D,
     torch.float32: 0x7FA5_5A0D,
@@ -60,6 +62,9 @@ class FreshMemory(TorchFunctionMode):
         self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
     ) -> Any:
         """Call the function, and poison its result if it is fresh memory."""
+        if func in _QUESTIONS and type(args[0]) is torch.Tensor and not torch.compiler.is_compiling():
+            with plain_torch():  # past other modes, which have no other answer
+                return func(*args, **kwargs) if kwargs else func(*args)
         result = self._call(func, args, kwargs or {})
         if func in _FACTORIES and isinstance(result, torch.Tensor):
             self._poison(result)
@@ -122,6 +127,16 @@ _FACTORIES = frozenset(
         torch.Tensor.new_empty_strided,
     }
 )
+
+
+_QUESTIONS = frozenset(
+    {
+        *(getattr(torch.Tensor, name).__get__ for name in ("dtype", "shape", "requires_grad", "is_nested")),
+        *(torch.Tensor.size, torch.Tensor.stride, torch.Tensor.dim, torch.Tensor.numel, torch.Tensor.element_size),
+        *(torch.Tensor.data_ptr, torch.Tensor.is_contiguous),
+    }
+)
+"""Questions about a tensor that have one answer on every device, and read no element.  Autotuners ask hundreds."""
 
 
 def elements_of(storage: torch.UntypedStorage, size: int) -> npt.NDArray[Any]:

@@ -1,7 +1,10 @@
 """Poison marks memory that was never written, also in copies."""
 
+from typing import Any
+
 import pytest
 import torch
+from torch.overrides import TorchFunctionMode
 
 from harness.execution.poison import PATTERNS, FreshMemory, count_poison
 
@@ -60,3 +63,23 @@ def test_memory_is_only_poisoned_while_the_library_runs() -> None:
     with fresh:
         pass
     assert fresh.poison_of(torch.empty(3).untyped_storage().data_ptr()) is None
+
+
+class Counting(TorchFunctionMode):
+    """Counts the calls of torch that reach it."""
+
+    calls = 0
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self.calls += 1
+        return func(*args, **(kwargs or {}))
+
+
+def test_questions_about_a_tensor_do_not_reach_the_modes_below() -> None:
+    values = torch.zeros(3, 4)
+    with Counting() as below, FreshMemory():
+        answers = (values.dtype, values.shape, values.size(1), values.stride(), values.numel(), values.data_ptr())
+        assert below.calls == 0
+        assert values.device.type == "cpu"  # a GPU's tensor is elsewhere
+        assert below.calls == 1
+    assert answers == (torch.float32, (3, 4), 4, (4, 1), 12, values.data_ptr())

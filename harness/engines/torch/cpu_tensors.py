@@ -23,7 +23,7 @@ import torch.utils._device
 from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 
-from harness.engines.torch.matrix_products import HALVES, close_gaps, widen
+from harness.engines.torch.matrix_products import HALVES, PRODUCTS, WIDENED, close_gaps, widen
 from harness.engines.torch.torch_seam import RUN
 from harness.patches import PATCHES
 
@@ -72,15 +72,20 @@ class CpuTensors(TorchFunctionMode):
         kwargs: dict[str, Any] | None = None,
     ) -> Any:
         """Answer questions about devices; call everything else with CPU in the place of the GPU."""
-        kwargs = kwargs or {}
         if (answer := self._answers.get(func)) is not None:
-            return answer(*args, **kwargs)
+            return answer(*args, **kwargs) if kwargs else answer(*args)
+        is_product = func in PRODUCTS or func in WIDENED
+        if not kwargs and not is_product:
+            return func(*args)
+        kwargs = kwargs or {}
         if _means_gpu(kwargs.get("device")):
             kwargs = {**kwargs, "device": CPU}
         if kwargs.get("pin_memory"):
             kwargs = {**kwargs, "pin_memory": False}
-        args, kwargs = widen(func, args, kwargs)
-        return func(*close_gaps(func, args), **kwargs)
+        if is_product:
+            args, kwargs = widen(func, args, kwargs)
+            args = close_gaps(func, args)
+        return func(*args, **kwargs)
 
 
 def _in_float32(loss: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
