@@ -64,9 +64,9 @@ class Cores:
         return self._scratch[:count]
 
     def map(self, work: Callable[[T], R], items: Sequence[T]) -> Iterable[R]:
-        """Do the work on all items: in this thread if there is one item, else on all cores."""
-        if len(items) == 1:
-            return [work(items[0])]
+        """Do the work on all items: in this thread if there is one item at most, else on all cores."""
+        if len(items) <= 1:
+            return [work(item) for item in items]
         # Threads of this call alone: a forked child would wait for ever for those of its parent.
         with ThreadPoolExecutor(min(self._count, len(items)), "launch") as threads:
             return list(threads.map(work, items))

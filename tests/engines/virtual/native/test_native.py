@@ -309,6 +309,12 @@ def assuming_kernel(x, n):
     tl.store(x + tl.program_id(0), 1.0)
 
 
+@triton.jit
+def block_copy_kernel(x, y, BLOCK: tl.constexpr):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(y + at, tl.load(x + at))
+
+
 @pytest.mark.alone("what the compiler makes of a false assumption is undefined")
 def test_native_code_leaves_a_false_assumption_to_the_machine(gpu: Gpu, code: NativeCode) -> None:
     gpu.launches.native = code
@@ -333,6 +339,16 @@ def test_a_large_launch_is_split_among_the_cores() -> None:
         return Cores(4).parts_of(programs, [Argument("x", None, 0, 4, (elements,), (1,))])
 
     assert [parts(LARGE_LAUNCH - 1, 100), parts(LARGE_LAUNCH, 100), parts(LARGE_LAUNCH, 3)] == [1, 4, 3]
+
+
+def test_parts_of_a_launch_that_touch_no_block_in_common_are_clean(gpu: Gpu, tmp_path: Path) -> None:
+    gpu.launches.native = native = NativeCode(ExecutorMode.NATIVE, tmp_path)
+    native.cores = Cores(2, large=0)
+    x = torch.randn(1 << 21)  # so many that shadow memory has pages that one part alone touches
+    copied = torch.zeros(1 << 21)
+    block_copy_kernel[(32,)](x, copied, BLOCK=1 << 16)
+    assert [launch.executor for launch in gpu.seen] == ["native"]
+    assert torch.equal(copied, x)
 
 
 def test_a_bailout_restores_memory(gpu: Gpu, code: NativeCode) -> None:
