@@ -40,11 +40,7 @@ class Build(Protocol):
 
     @property
     def compile_it(self) -> Callable[[], Any]:
-        """Compiles it into the cache, and returns the kernel, which its property `run` loads."""
-        ...
-
-    def is_kept(self) -> bool:
-        """Return True if the cache has it."""
+        """Compiles it into the cache, unless it is there, and returns the kernel, which its property `run` loads."""
         ...
 
 
@@ -106,8 +102,7 @@ class BuildLots:
 
 def _compile(build: Build) -> None:
     with flight_recorder.compiling(build.kernel):
-        if not build.is_kept():
-            _ = build.compile_it().run  # loading makes the launcher, and checks the build
+        _ = build.compile_it().run  # loading makes the launcher, and checks the build
 
 
 def _forked(build: Build) -> int:

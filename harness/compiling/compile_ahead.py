@@ -12,8 +12,8 @@ from contextlib import suppress
 from dataclasses import replace
 from itertools import islice
 from queue import SimpleQueue
-from time import monotonic
 
+from harness.compiling.gpu_waits import HEAD_START_S, HeadStart, IdleTime
 from harness.errors import HarnessError
 from harness.model.case import Case, ValueDistribution
 from harness.model.device import DeviceProfile
@@ -48,10 +48,11 @@ class CompileAhead:
         self._gpus = gpus
         self._compilers = compilers
         self._notify = notify
-        self._idle_time = _IdleTime(count)
+        self._idle_time = IdleTime(count)
         self._lock = threading.Lock()
         self._has_failed = self._is_closed = False
-        self._preparing: threading.Thread | None = None
+        self._head_start = HeadStart()
+        self._preparing: tuple[threading.Thread, ...] = ()
         self._compiled: set[str] = set()
         """The builds that are known to be in the cache, as `_builds_of` names them."""
         self._endless: dict[_Target, list[Run]] = {}
@@ -70,6 +71,7 @@ class CompileAhead:
         """Close the compilers' pool; the owner of the GPUs' pool closes that."""
         self._is_closed = True
         self._compilers.close()
+        self._head_start.end()
 
     def stop_compiling(self) -> None:
         """End the compilations that run now; nobody needs their cases any more."""
@@ -81,18 +83,30 @@ class CompileAhead:
         if isinstance(request, Case) and (run := self._set_aside(request)) is not None:
             done.set_result(run)
             return done
-        if self._preparing is None:
-            self._preparing = threading.Thread(target=self._prepare, args=(case_of(request).device,), daemon=True)
-            self._preparing.start()
+        if not self._preparing:
+            device = case_of(request).device
+            preparing = (self._prepare_gpus, self._prepare_compilers)
+            self._preparing = tuple(threading.Thread(target=each, args=(device,), daemon=True) for each in preparing)
+            for thread in self._preparing:
+                thread.start()
         self._idle_time.change_compiling(+1)
-        compiled = self._compilers.submit(case_of(request))
+        self._head_start.admit(lambda: self._compile(request, done))
+        return done
+
+    def _compile(self, request: RunRequest, done: "_AheadFuture") -> None:
+        """Queue a case for the compilers."""
+        try:
+            compiled = self._compilers.submit(case_of(request))
+        except HarnessError:  # the pool was closed
+            self._idle_time.change_compiling(-1)
+            done.cancel()
+            return
         if isinstance(request, Case):
             with self._lock:
                 self._at_compiler[compiled] = request
         compiled.add_done_callback(lambda compiled: self._run_compiled(request, compiled, done))
         # A cancelled case leaves the compiler to others.
         done.add_done_callback(lambda done: done.cancelled() and compiled.cancel())
-        return done
 
     def is_set_aside(self, case: Case) -> bool:
         """Return True if the case is not run, because the compiler did not end on others of its op."""
@@ -214,13 +228,21 @@ class CompileAhead:
         else:
             self._remember(case, compiled.result())
 
-    def _prepare(self, device: DeviceProfile) -> None:
+    def _prepare_gpus(self, device: DeviceProfile) -> None:
         """Load the GPUs' side while the first kernels are compiled, so that both are ready at once."""
         with suppress(HarnessError, RuntimeError):  # the first case there meets the error again, or the pool is closed
             self._gpus.prepare(device)
 
+    def _prepare_compilers(self, device: DeviceProfile) -> None:
+        """End the head start some time after the compilers have loaded, if none is done by then."""
+        with suppress(HarnessError, RuntimeError):  # as above
+            self._compilers.prepare(device)
+            self._head_start.wait(HEAD_START_S)
+        self._head_start.end()
+
     def _run_compiled(self, request: RunRequest, compiled: Future[Run], done: "_AheadFuture") -> None:
         self._idle_time.change_compiling(-1)
+        self._head_start.end()
         with self._lock:
             self._at_compiler.pop(compiled, None)
         if self._is_closed:
@@ -341,45 +363,3 @@ def _not_compiled(run: Run) -> Run:
     assert isinstance(run.ending, TimedOut)
     what = f"a kernel whose config {_kernel_config(run)[2]} was not compiled after {run.ending.limit_s:g} s"
     return replace(run, ending=Unsupported(what=what, kernel=run.ending.launch or "", source=None, triton_version=""))
-
-
-class _IdleTime:
-    """The time in which GPUs were idle while kernels were being compiled for them."""
-
-    def __init__(self, count: int) -> None:
-        self._count = count
-        self._lock = threading.Lock()
-        self._compiling = self._running = 0
-        """Cases that are with the compilers, and with the GPUs or queued there."""
-        self._last_s: float | None = None
-        self._total_s = self._waited_s = 0.0
-        """Summed over all GPUs."""
-
-    def change_compiling(self, by: int) -> None:
-        with self._lock:
-            self._account()
-            self._compiling += by
-
-    def change_running(self, by: int) -> None:
-        with self._lock:
-            self._account()
-            self._running += by
-
-    def add_compilation_on_gpu(self, seconds: float) -> None:
-        """Add the time in which a GPU's own process compiled: the GPU waited for that, too."""
-        with self._lock:
-            self._waited_s += seconds
-
-    def share(self) -> float:
-        with self._lock:
-            return self._waited_s / self._total_s if self._total_s else 0.0
-
-    def _account(self) -> None:
-        """Account for the time since the last change, unless there was no case at all."""
-        now = monotonic()
-        if self._last_s is not None and (self._compiling or self._running):
-            passed = now - self._last_s
-            self._total_s += self._count * passed
-            if self._compiling:
-                self._waited_s += max(0, self._count - self._running) * passed
-        self._last_s = now

@@ -5,8 +5,8 @@ and see the device that the cuda engine emulates.  Results are uninitialised mem
 """
 
 import os
-from collections.abc import Callable, Generator, Mapping
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from pathlib import Path
 from time import perf_counter
 from typing import Any
@@ -18,7 +18,7 @@ from harness.engines.cuda.gpus.inventory import RealGpu
 from harness.engines.cuda.sanitizers.instrumentation import Instrumenting
 from harness.engines.cuda.sanitizers.instrumented_builds import enable_instrumentation
 from harness.engines.triton import triton_seam
-from harness.engines.triton.deferred_builds import BuildCollector, DeferredBuild
+from harness.engines.triton.deferred_builds import BuildCollector
 from harness.engines.triton.driver import LaunchHandler, LaunchRequest, VirtualDriver, device_properties
 from harness.engines.triton.later_stages import target
 from harness.engines.virtual.engine import VirtualEngine
@@ -45,7 +45,6 @@ class CompileAheadEngine(VirtualEngine):
     def __init__(self) -> None:
         super().__init__(make_execution=Uncompared)
         self._collector = BuildCollector()
-        self._is_assembled_otherwise = False
 
     _gpu: RealGpu
     _instrumentation: Instrumenting | None
@@ -70,14 +69,13 @@ class CompileAheadEngine(VirtualEngine):
 
     def assemble(self, assembly: KernelAssembly) -> None:
         """Assemble kernels this way; called before the only case of a process."""
-        self._is_assembled_otherwise = True
         triton_seam.assemble_otherwise(assembly, self._gpu.arch)
 
     def run(self, op: Op, case: Case) -> Run:
         """Compile the kernels that the case launches; `seconds["compile"]` is how long it waited for compilers."""
         if case.scale is Scale.OVERSIZED:  # the cuda engine does not run such cases
             return Run(case=case, engine=self.traits.name, ending=Completed())
-        with self._launching(case) as launches, self._deferring() as builds:
+        with self._launching(case) as launches, self._collector.collecting() as builds:
             ending, _ = self._execution.run_again(op, case)
         began = perf_counter()
         if builds:
@@ -89,9 +87,6 @@ class CompileAheadEngine(VirtualEngine):
         else:
             seconds = launches.seconds.get("front_end", 0.0)
         return Run(case=case, engine=self.traits.name, ending=ending, seconds={"compile": seconds})
-
-    def _deferring(self) -> AbstractContextManager[Mapping[str, DeferredBuild]]:
-        return nullcontext({}) if self._is_assembled_otherwise else self._collector.collecting()
 
     @contextmanager
     def _launching(self, case: Case) -> Generator[VirtualCaseLaunches]:

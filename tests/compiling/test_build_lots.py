@@ -30,7 +30,8 @@ class Build:
         return self.file.is_file()
 
     def compile_it(self) -> "Build":
-        self.file.write_text(str(os.getpid()))
+        if not self.is_kept():
+            self.file.write_text(str(os.getpid()))
         return self
 
     @property

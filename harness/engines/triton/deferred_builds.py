@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+from triton import knobs
 from triton.runtime import _async_compile
 from triton.runtime.cache import get_cache_manager
 
@@ -25,13 +26,9 @@ class DeferredBuild:
 
     kernel: str
     digest: str
-    """Triton's own name of the build in its cache."""
+    """It tells the build from all others in any cache."""
     compile_it: Callable[[], Any]
-    """Compiles it into Triton's cache, and returns the kernel."""
-
-    def is_kept(self) -> bool:
-        """Return True if Triton's cache has it."""
-        return get_cache_manager(self.digest).get_group(f"{self.kernel[:LONGEST_NAME]}.json") is not None
+    """Compiles it into Triton's cache, unless it is there, and returns the kernel."""
 
 
 class BuildCollector:
@@ -39,6 +36,8 @@ class BuildCollector:
 
     def __init__(self) -> None:
         self._kernel = ""
+        self._compile_it: Callable[[], Any] = lambda: None
+        """Compiles the kernel that is called, by all steps of the harness."""
         self._builds: dict[str, DeferredBuild] | None = None
 
     def install(self) -> None:
@@ -55,23 +54,25 @@ class BuildCollector:
         finally:
             self._builds = None
 
-    def submit(
-        self, key: str, compile_it: Callable[[], Any], finalize: Callable[[Any], None], *_: Callable[[Any], None]
-    ) -> Any:
+    def submit(self, key: str, compile_it: Callable[[], Any], finalize: Callable[[Any], None], *_: object) -> Any:
         """Return the kernel if it is compiled; otherwise note it and return None.  Triton calls this."""
         assert self._builds is not None
-        digest = hashlib.sha256(key.encode()).hexdigest()
-        build = DeferredBuild(kernel=self._kernel, digest=digest, compile_it=compile_it)
-        if not build.is_kept():
+        cached = get_cache_manager(hashlib.sha256(key.encode()).hexdigest())
+        if cached.get_group(f"{self._kernel[:LONGEST_NAME]}.json") is None:
+            digest = hashlib.sha256(f"{knobs.cache.dir} {key}".encode()).hexdigest()
+            build = DeferredBuild(kernel=self._kernel, digest=digest, compile_it=self._compile_it)
             self._builds.setdefault(digest, build)
             return None
         finalize(kernel := compile_it())
         return kernel
 
-    def _defer(self, kernel: Any, compile_kernel: Callable[[], Any], *_: Any) -> Any:
+    def _defer(
+        self, kernel: Any, compile_kernel: Callable[[], Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
         if self._builds is None:
             return compile_kernel()
         self._kernel = kernel.fn.__name__
+        self._compile_it = lambda: kernel._do_compile(*args, **kwargs)  # noqa: SLF001 - through every step again
         mode: Any = _async_compile.active_mode
         token = mode.set(self)
         try:
