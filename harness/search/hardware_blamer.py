@@ -6,7 +6,6 @@ does not optimise.  If another assembly mends the case, the kernels are reduced 
 
 import math
 from collections.abc import Generator, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from enum import Enum, auto
 from threading import Lock
@@ -19,6 +18,7 @@ from harness.model.kernel_assembly import KernelAssembly
 from harness.model.run import Completed, Faulted, Raised, Run, TimedOut
 from harness.model.verdict import Abstain, Fail, Severity, Signature
 from harness.search.judge import Examination
+from harness.search.runner import mapped
 
 AS_IT_IS = 3
 """How often the case runs as it is, the run that confirmed it included."""
@@ -142,8 +142,7 @@ class _Inquiry:
             yield self._miscompiled(mended, [mended])
             return
         assemblies = self._blamer.assemblies
-        with ThreadPoolExecutor(len(assemblies)) as threads:
-            effects = dict(zip(assemblies, threads.map(self._assembled, assemblies), strict=True))
+        effects = dict(zip(assemblies, mapped(self._assembled, assemblies, len(assemblies)), strict=True))
         self._evidence += (_sentence(self._blamer.name_of(assembly), tried) for assembly, tried in effects.items())
         mending = [assembly for assembly, tried in effects.items() if tried.effect is _Effect.GONE]
         if mending:
@@ -190,10 +189,10 @@ class _Inquiry:
         return _Effect.GONE if isinstance(examined.run.ending, Completed) else _Effect.UNCLEAR
 
     def _as_it_is(self) -> None:
-        examined = [self._confirmed, *(self._runs.as_it_is() for _ in range(AS_IT_IS - 1))]
+        examined = [self._confirmed, *self._again(AS_IT_IS - 1)]
         shown = sum(self._effect(repeat) is _Effect.SHOWN for repeat in examined)
         if shown < len(examined):  # how often it shows decides how many runs of other builds prove something
-            examined += [self._runs.as_it_is() for _ in range(MOST_RUNS - AS_IT_IS)]
+            examined += self._again(MOST_RUNS - AS_IT_IS)
             shown = sum(self._effect(repeat) is _Effect.SHOWN for repeat in examined)
         self._rate = (shown + 0.5) / (len(examined) + 1)
         values = {_digest(repeat.run) for repeat in examined}
@@ -201,6 +200,10 @@ class _Inquiry:
         self._varies = shown < len(examined) or (len(values) > 1 and not uses_atomics)
         other = ", with other values each time" if shown == len(examined) and self._varies else ""
         self._evidence.append(f"as it is, {shown} of {len(examined)} runs show it{other}")
+
+    def _again(self, runs: int) -> list[Examination]:
+        """Repeat the case as it is, several times at once."""
+        return mapped(lambda _: self._runs.as_it_is(), range(runs), AS_IT_IS)
 
     def _mended_as_before(self) -> KernelAssembly | None:
         """Return the assembly of an earlier miscompilation that mends this failure too."""

@@ -22,6 +22,8 @@ from harness.search.runner import NoResources, Runner
 from harness.workers.pool import Pool
 from harness.workers.supervision.time_limits import Patience
 
+PAIRED_AT_ONCE = 4
+"""Paired runs on the virtual GPU, each in a process of its own, as far as its pool has so many."""
 FIRST_WITH_A = 90
 """Triton compiles for `sm_90a` and its like from this architecture on."""
 
@@ -47,7 +49,8 @@ class HardwareRuns:
 
     def on_virtual_gpu(self) -> Examination:
         """Repeat it on the virtual GPU, under all oracles."""
-        return replace(self.judge, resources=NoResources()).examine(self.op, self.case, self.virtual.run_alone)
+        judge = replace(self.judge, resources=NoResources())
+        return judge.examine(self.op, self.case, self.virtual.run_alone, at_once=PAIRED_AT_ONCE)
 
     def _on_hardware(self, assembly: KernelAssembly | None) -> Examination:
         def execute(request: RunRequest) -> Run:

@@ -22,7 +22,7 @@ from harness.oracles.base import Oracle
 from harness.oracles.resources import shortages
 from harness.oracles.run_comparison import disagreements
 from harness.oracles.traits import Need
-from harness.search.runner import NoResources, ResourceSource
+from harness.search.runner import NoResources, ResourceSource, mapped
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,10 +144,12 @@ class Judge:
             self.resources.wait_for(builds_read(run), limit_s)
         return self.judge(op, run, {})
 
-    def examine(self, op: Op, case: Case, execute: Callable[[RunRequest], Run]) -> Examination:
-        """Run the case and its paired runs through `execute`, one after another, and judge them."""
+    def examine(self, op: Op, case: Case, execute: Callable[[RunRequest], Run], *, at_once: int = 1) -> Examination:
+        """Run the case and then its paired runs through `execute`, `at_once` in threads, and judge them."""
         run = execute(self.as_examined(case))
-        paired_runs = {request.case.digest: execute(request) for request in self.paired_runs(op, run)}
+        requests = self.paired_runs(op, run)
+        paired = zip(requests, mapped(execute, requests, at_once), strict=True)
+        paired_runs = {request.case.digest: other for request, other in paired}
         full = {again.digest: execute(again) for again in self.needing_full_run(run, paired_runs)}
         return self.judge(op, run, paired_runs | full)
 

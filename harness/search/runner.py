@@ -1,14 +1,17 @@
 """Protocols: what the search needs from the processes that run cases."""
 
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import Future
-from typing import Protocol
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Protocol, TypeVar
 
 from harness.model.case import Case
 from harness.model.kernel_resources import Resources
 from harness.model.paired_run import RunRequest
 from harness.model.run import Launch, Run
 from harness.workers.supervision.time_limits import Patience
+
+T = TypeVar("T")
+R = TypeVar("R")
 
 
 class Runner(Protocol):
@@ -27,6 +30,14 @@ class Runner(Protocol):
     ) -> Run:
         """Run it in a fresh process, after the cases `before`, and wait."""
         ...
+
+
+def mapped(function: Callable[[T], R], arguments: Sequence[T], at_once: int) -> list[R]:
+    """Return the results of the function in order, `at_once` computed in threads; in this thread if that is 1."""
+    if at_once == 1:
+        return [function(argument) for argument in arguments]
+    with ThreadPoolExecutor(at_once) as threads:
+        return list(threads.map(function, arguments))
 
 
 class RecordingRunner:

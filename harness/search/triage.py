@@ -22,7 +22,7 @@ from harness.oracles.base import SingleRunOracle
 from harness.oracles.traits import Need
 from harness.search.campaign_statistics import Sighting, Trial
 from harness.search.judge import Examination, Judge
-from harness.search.runner import Runner
+from harness.search.runner import Runner, mapped
 from harness.search.shrinking import AsReady, Shrinking, ShrinkLimits
 from harness.workers.supervision.time_limits import Patience
 
@@ -30,6 +30,8 @@ OVERSIZED_SHARE = 0.5
 """The share of the time limits for an oversized case: it runs longer, and seldom shrinks much."""
 REPEATS = 5
 """How often a reported case runs alone, if time allows."""
+REPEATS_AT_ONCE = 4
+"""As many as a GPU has processes on a machine of 16 cores."""
 REPEATS_UNCONFIRMED = 10
 """The same for a case that did not show the failure the first time it ran alone."""
 COMPILER_S = 20.0
@@ -137,9 +139,14 @@ class Triage:
     ) -> tuple[ReplayCount, Examination | None]:
         """Return how often the case shows the failure, and one run that shows it."""
         deadline = time.monotonic() + REPEAT_LIMIT_S
-        done: list[Examination] = []
-        while len(done) < runs and (not done or time.monotonic() < deadline):
-            done.append(self._alone(sighting.fail, trial, case))
+
+        def repeat(_: int) -> Examination | None:
+            return self._alone(sighting.fail, trial, case) if time.monotonic() < deadline else None
+
+        done = [self._alone(sighting.fail, trial, case)]
+        # On hardware the start of processes takes longer than the case, and waits for others.
+        at_once = 1 if self.blaming is None else REPEATS_AT_ONCE
+        done += filter(None, mapped(repeat, range(runs - 1), at_once))
         signature = sighting.fail.signature
         shown = [examined for examined in done if examined.fail_with(signature) is not None]
         without = [examined for examined in done if examined.fail_with(signature) is None]

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from itertools import cycle
+from threading import Barrier
 
 import pytest
 
@@ -12,9 +13,10 @@ from harness.model.hardware_blame import Blame, HardwareBlame
 from harness.model.kernel_assembly import KernelAssembly
 from harness.model.run import Completed, Ending, HungParty, Launch, Raised, Run, TimedOut
 from harness.model.verdict import Fail, Pass, Severity, Signature
-from harness.search.hardware_blamer import HardwareBlamer
+from harness.search.hardware_blamer import AS_IT_IS, HardwareBlamer
 from harness.search.judge import Examination
 from tests.search.fakes import KERNEL, SIMPLEST, DifferingRunner, clean
+from tests.workers.setting import DEADLINE_S
 
 OTHER = Assembler(path="/triton/ptxas-blackwell", version="12.9.86")
 SIGNATURE = Signature(oracle="float64-values", severity=Severity.ERROR, op="", kernel=KERNEL, place="dx")
@@ -216,3 +218,14 @@ def test_a_repeat_that_cannot_run_leaves_the_cause_unknown() -> None:
     found = blame(FakeRuns(fails))
     assert found.blame is Blame.UNKNOWN
     assert found.evidence[-1] == "a repeat failed: the pool was closed"
+
+
+def test_the_case_is_repeated_as_it_is_several_times_at_once() -> None:
+    meeting = Barrier(AS_IT_IS - 1)
+
+    class Meeting(FakeRuns):
+        def as_it_is(self) -> Examination:
+            meeting.wait(DEADLINE_S)
+            return SHOWN
+
+    assert f"as it is, {AS_IT_IS} of {AS_IT_IS} runs show it" in blame(Meeting()).evidence
