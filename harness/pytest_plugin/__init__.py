@@ -202,7 +202,9 @@ def check_kernel(request: pytest.FixtureRequest) -> Callable[..., None]:
 
 @pytest.hookimpl(trylast=True)  # shards share what -m and -k have left
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Run regressions first: they are quick, and known.  On hardware GPUs the rest runs device by device.
+    """Run regressions first: they are quick, and known.  On hardware GPUs the rest runs library by library.
+
+    The tests of a library run device by device.
 
     The tests of others stay where they are.
     """
@@ -213,7 +215,16 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     _end_with_others(config)
     devices = devices_for(config) if gpu_workers.uses_gpus(config) else ()
     places = [number for number, item in enumerate(items) if device_of(item)]
-    ours = sorted(map(items.__getitem__, places), key=lambda item: (not _is_regression(item), _rank(item, devices)))
+    found = list(map(items.__getitem__, places))
+    libraries = list(dict.fromkeys(map(_library, found))) if devices else []
+    ours = sorted(
+        found,
+        key=lambda item: (
+            not _is_regression(item),
+            libraries.index(_library(item)) if libraries else 0,
+            _rank(item, devices),
+        ),
+    )
     for place, item in zip(places, ours, strict=True):
         items[place] = item
     searches = [item for item in ours if not _is_regression(item)]
@@ -256,6 +267,11 @@ def _end_at_once_by_sigterm() -> None:
 
 def _is_regression(item: pytest.Item) -> bool:
     return REGRESSIONS in item.path.parts and device_of(item) is not None
+
+
+def _library(item: pytest.Item) -> frozenset[object]:
+    """Return what the item's op requires: the searches of one library share their processes."""
+    return frozenset(getattr(getattr(item, "op", None), "requires", ()))
 
 
 def _rank(item: pytest.Item, devices: tuple[DeviceProfile, ...]) -> int:

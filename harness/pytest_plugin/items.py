@@ -41,6 +41,9 @@ from harness.settings import Settings
 from harness.suite_files import is_shipped, named_in_project, project_of
 from harness.wording import visible
 
+DEVICES = 2
+"""Devices whose searches run at the same time: to load the libraries for the next one takes seconds."""
+
 
 class FindingWarning(pytest.PytestWarning):
     """A finding below the severity that fails a test."""
@@ -233,12 +236,13 @@ class SearchItem(HarnessItem):
         return self._search()
 
     def _following(self) -> Iterator[SearchTarget]:
-        """Yield the next searches of this process that use the same session and device."""
-        items = self.session.items
+        """Yield the next searches of this process that use the same session, and this device or the next one."""
+        items, devices = self.session.items, {self.device}
         for index in gpu_workers.next_tests(self.config, items.index(self), len(items)):
             match items[index]:
-                case SearchItem(options=self.options, device=self.device, op=op):
-                    yield op, self.device
+                case SearchItem(options=self.options, device=device, op=op) if len({*devices, device}) <= DEVICES:
+                    devices.add(device)
+                    yield op, device
                 case _:
                     pass
 

@@ -74,6 +74,7 @@ class HardwareBlaming:
         self._virtual: Pool | None = None
         self._is_closed = False
         self._claimed: dict[str, Signature] = {}
+        self._prepared: set[DeviceProfile] = set()
 
     def blames(self, fail: Fail, op: Op, confirmed: Examination) -> Generator[HardwareBlame]:
         """Yield who is at fault for a failure that a run alone has just confirmed, and then more about it."""
@@ -88,7 +89,11 @@ class HardwareBlaming:
         yield from self._blamer.blames(fail, confirmed, runs)
 
     def prepare(self, device: DeviceProfile) -> None:
-        """Load the virtual GPU's side for this device in the background, while failures are confirmed."""
+        """Load the virtual GPU's side for this device in the background, before a failure is confirmed."""
+        with self._lock:
+            if device in self._prepared:
+                return
+            self._prepared.add(device)
 
         def load() -> None:
             with suppress(HarnessError):  # the first repeat meets it again

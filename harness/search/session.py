@@ -27,10 +27,11 @@ from harness.model.case import HARNESS_FOLDER, Case
 from harness.model.device import DeviceProfile
 from harness.model.engine_traits import COMPILE_AHEAD, VIRTUAL
 from harness.model.finding import Finding
+from harness.model.verdict import Fail
 from harness.oracles import registry
 from harness.search.campaign import Campaign, CampaignWorkers, Observer
 from harness.search.campaign_plan import CampaignPlan, CaseBudget, TimeBudget
-from harness.search.campaign_statistics import CampaignStatistics, Sighting
+from harness.search.campaign_statistics import CampaignStatistics, Sighting, Trial
 from harness.search.deadline import Deadline
 from harness.search.hardware_runs import HardwareBlaming
 from harness.search.inquiries import looked_into
@@ -145,6 +146,8 @@ class Session:
         )
         folders = (*self.library_paths, *self.options.import_paths)
         ops = tuple(with_listed_configs(op, plan.devices, folders) for op in plan.ops)
+        if self._blaming is not None:
+            observer = _PreparingBlame(observer, self._blaming)
         campaign = Campaign(replace(self._within_time(plan), ops=ops), workers, self.judge, observer)
         campaign.statistics.list_configs(ops, plan.devices)
         return campaign
@@ -175,8 +178,6 @@ class Session:
         if self._ahead is not None and self.deadline is not None:
             self._ahead.stop_compiling()  # for cases that the search has dropped; without a deadline it drops none
         sightings = statistics.in_order()
-        if self._blaming is not None and sightings:
-            self._blaming.prepare(sightings[0].first.case.device)
         at_once = self.processes + min(self._compilers, COMPILING_TURNS)
         queue = TriageQueue(self._triage, at_once, deadline, self.options.limits)
         queue.run(sightings, observer, keep)
@@ -294,6 +295,19 @@ class Session:
     @property
     def _slowdown(self) -> float:
         return SLOWDOWN if self.options.sanitizer else 1.0
+
+
+class _PreparingBlame:
+    """An observer of searches on hardware: the virtual GPU, which tells who is at fault, loads at the first failure."""
+
+    def __init__(self, observer: Observer, blaming: HardwareBlaming) -> None:
+        self._blaming = blaming
+        self._observer = observer
+        self.tick = observer.tick
+
+    def sighted(self, fail: Fail, trial: Trial) -> None:
+        self._blaming.prepare(trial.case.device)
+        self._observer.sighted(fail, trial)
 
 
 def _cases_at_once(options: Options, gpus: int) -> int:

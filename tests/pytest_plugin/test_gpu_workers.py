@@ -58,7 +58,7 @@ def test_one(request, worker_id, number):
 
 
 def run(folder: Path, *arguments: str, gpus: int, tests: str = TESTS) -> subprocess.CompletedProcess[str]:
-    (folder / "suites").mkdir()
+    (folder / "suites").mkdir(exist_ok=True)
     (folder / "suites" / "test_dying.py").write_text(tests, encoding="utf-8")
     os.mkfifo(folder / "meeting")
     os.mkfifo(folder / "replaced")
@@ -123,6 +123,31 @@ def test_a_single_process_knows_all_following_tests(tmp_path: Path) -> None:
     done = run(tmp_path, "suites", "-n", "0", gpus=2, tests=tests)
     assert done.returncode == 0, done.stdout + done.stderr
     assert seen_by_worker(tmp_path) == [[f"{n}:{'+'.join(map(str, range(n + 1, 7)))}" for n in range(7)]]
+
+
+SEARCHED = """
+from harness.suite import op, tensor, tokens
+
+@op(dims={{"T": tokens(8)}}, inputs={{"x": tensor("T")}}, requires={requires})
+def {name}(x):
+    return x
+
+@{name}.reference
+def {name}_reference(x):
+    return x
+"""
+
+
+def test_searches_run_library_by_library_and_device_by_device(tmp_path: Path) -> None:
+    (tmp_path / "suites").mkdir()
+    for name, requires in {"a": (("one",),), "b": (), "c": (("one",),)}.items():
+        text = SEARCHED.format(name=name, requires=requires)
+        (tmp_path / "suites" / f"{name}.py").write_text(text, encoding="utf-8")
+    done = run(tmp_path, "suites", "-n", "0", "-m", "blackwell", "--collect-only", "-q", gpus=1, tests="")
+    tests = [line.rpartition("::")[2] for line in done.stdout.splitlines() if "::" in line]
+    assert tests == [f"{op}[{device}]" for ops in ("ac", "b") for device in ("b200", "rtx-pro-6000") for op in ops], (
+        done.stdout + done.stderr
+    )
 
 
 def test_without_a_gpu_the_cuda_engine_is_a_usage_error(tmp_path: Path) -> None:
