@@ -29,6 +29,7 @@ from harness.search.runner import Runner
 from harness.search.sort_key import sort_key
 from harness.search.structure_doubts import StructureDoubts
 from harness.search.suite_failures import SuiteFailures
+from harness.search.variant_pace import VariantPace
 from harness.workers.dispatcher import KEEP_BUSY
 
 MAX_PRECEDING_CASES = 16
@@ -42,12 +43,6 @@ GRACE_SHARE = 0.25
 LEAST_GRACE_S = 2.0
 CONCURRENT_TICK_S = 0.05
 """Shorter: campaigns that run at the same time handle their finished runs only between two ticks of this one."""
-VALUE_VARIANTS_PER_PROCESS = 64
-"""Variants submitted at once for each process: enough work for the second that drawing a batch takes.
-
-As many variants may wait for their paired runs.  A paired run may need a new config, and compiling one config can take
-longer than running a thousand variants.
-"""
 
 
 _Key = TypeVar("_Key")
@@ -106,7 +101,7 @@ class Campaign:
         self._observer = observer
         self._max_pending = KEEP_BUSY * (workers.processes + workers.compilers)
         self._submit_compiled = workers.submit_compiled or workers.runner.submit
-        self._max_value_variants = VALUE_VARIANTS_PER_PROCESS * workers.processes if plan.adds_variants else 0
+        self._pace = VariantPace(workers.processes)
         self._queue = CaseQueue(plan)
         self.statistics.dropped_cases = self._queue.dropped_cases
         self._doubts = StructureDoubts()
@@ -208,13 +203,14 @@ class Campaign:
         variants = [pending for pending in self._pending.values() if pending.is_value_variant]
         usual = len(self._pending) - len(variants)
         running = sum(pending.run is None for pending in variants)
-        may_have_paired_runs = len(variants) - running < self._max_value_variants
+        may_have_paired_runs = len(variants) - running < self._pace.most
+        most = self._pace.at_once if self._plan.adds_variants else 0
         while usual < self._max_pending and not self._is_time_up() and (next_one := self._queue.take()):
             batch, trial = next_one
             self._start(trial, batch, self._runner.submit(self._judge.as_examined(trial.case)))
             usual += 1
             submitted = True
-        while running < self._max_value_variants and not self._is_time_up():
+        while running < most and not self._is_time_up():
             variant = self._queue.take_value_variant(may_be_sampled=may_have_paired_runs)
             if variant is None:
                 break
@@ -277,6 +273,8 @@ class Campaign:
         pending.awaited.discard(future)
         run = future.result()
         if pending.run is None:
+            if pending.is_value_variant:
+                self._pace.note(run)
             pending.run = run
             requests = self._judge.paired_runs(pending.trial.op, run)
             # After a fault on the hardware GPU alone, the rerun of unoptimised code decides the verdict.

@@ -11,10 +11,11 @@ from harness.model.op import Dim
 from harness.model.paired_run import PairedRunRequest, RunRequest, SecondRun, case_of
 from harness.model.run import Run
 from harness.oracles import registry
-from harness.search.campaign import VALUE_VARIANTS_PER_PROCESS, Campaign, CampaignWorkers
+from harness.search.campaign import Campaign, CampaignWorkers
 from harness.search.campaign_plan import CampaignPlan, TimeBudget
 from harness.search.campaign_statistics import CampaignStatistics
 from harness.search.judge import Judge
+from harness.search.variant_pace import VALUE_VARIANTS_PER_PROCESS
 from tests.search.fakes import DEVICE, OP, DifferingRunner, FaultingRunner, ImmediateRunner, Silent, clean
 
 LONG_S = 0.3
