@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from harness.engines.ttir.ir import Module
-from harness.engines.ttir.kept_modules import SUFFIX, KeptModules
+from harness.engines.ttir.ir import MODULE_FACTS, Module
+from harness.engines.ttir.kept_modules import SUFFIX, KeptFunction, KeptModules
 from harness.engines.ttir.parser import parse
 from harness.engines.ttir.reach import PointerReach, reach_of
 from harness.errors import CannotExecute
@@ -70,3 +70,15 @@ def test_a_text_that_cannot_be_read_is_not_kept(tmp_path: Path) -> None:
     with pytest.raises(CannotExecute):
         KeptModules(tmp_path).read("module {}")
     assert not list(tmp_path.iterdir())
+
+
+def test_facts_of_a_kept_kernel_need_no_body(tmp_path: Path) -> None:
+    KeptModules(tmp_path).read(text_at(3))
+    kept, _ = KeptModules(tmp_path).read(text_at(3))
+    fields = (kept.kernel.name, kept.kernel.parameters, kept.kernel.result_types)
+    kernel = KeptFunction.restored(b"", *fields, kept.kernel.slots, kept.kernel.location, kept.kernel.public)
+    module = Module({kernel.name: kernel}, kept.locations, kept.block_count, kept.facts)
+    plain = parse(text_at(3))
+    assert [fact(module) for fact in MODULE_FACTS] == [fact(plain) for fact in MODULE_FACTS]
+    with pytest.raises(EOFError):
+        _ = kernel.body
