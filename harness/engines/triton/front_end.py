@@ -20,6 +20,7 @@ from triton.runtime.cache import FileCacheManager, get_cache_key
 from triton.runtime.jit import JITFunction
 
 from harness import wire
+from harness.engines.triton.repeated_questions import answer_once
 from harness.engines.triton.triton_releases import TESTED
 from harness.patches import PATCHES
 
@@ -88,6 +89,7 @@ def share_front_end_runs(ends_at_ttir: Callable[[], bool]) -> None:
     """
     if ASTSource.make_ir.__module__ == __name__:
         return
+    answer_once()
     original = ASTSource.make_ir
 
     def make_ir(self: Any, target: Any, options: Any, *rest: Any) -> Any:
