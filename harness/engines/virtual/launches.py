@@ -196,7 +196,8 @@ class Launches:
     def use(self, settings: EngineSettings) -> None:
         """Take other settings, before the first launch."""
         self.settings = settings
-        self.native: NativeBackend = NativeCode(settings.executor, settings.builds)
+        native = NativeCode.passing if settings.are_builds_passing else NativeCode
+        self.native: NativeBackend = native(settings.executor, settings.builds)
         """Tried before the machine."""
         self.modules = KeptModules(settings.builds)
         self._left = set[str]()

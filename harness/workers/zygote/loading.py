@@ -17,7 +17,7 @@ from pathlib import Path
 
 from harness.engines.jax.jax_imports import prepare_imports
 from harness.engines.jax.jax_releases import LIBRARY, check_releases
-from harness.engines.triton.builds import BUILDS_VARIABLE, KEPT_TTIR_VARIABLE
+from harness.engines.triton.builds import BUILDS_VARIABLE, KEPT_TTIR_VARIABLE, PASSING_VARIABLE
 from harness.errors import CannotExecute, MissingPart, SuiteError
 from harness.execution.engine import Engine, MovableEngine
 from harness.extras import missing_dependency, remedy_for_import
@@ -148,6 +148,7 @@ def _set_folders(spec: WorkerSpec) -> None:
     os.environ["TORCHINDUCTOR_CACHE_DIR"] = str(scratch / "inductor")
     os.environ[BUILDS_VARIABLE] = str(scratch / BUILDS)
     os.environ[KEPT_TTIR_VARIABLE] = str(scratch / "unsupported")
+    os.environ[PASSING_VARIABLE] = "1" if spec.confined_to else ""
 
 
 def _warm_up_inductor() -> None:

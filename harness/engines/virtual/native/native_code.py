@@ -1,8 +1,9 @@
 """Decides which launches run in native code.
 
 A kernel is compiled with little effort once the machine has spent as much time on it as that takes, in this process and
-in earlier ones.  It is compiled again, with more effort, once the first code has run for as long as that takes.  A
-background thread compiles, without the GIL while LLVM works.  Until then, and for launches that native code does not
+in earlier ones.  It is compiled again, with more effort, once the first code has run for as long as that takes.  If no
+later process uses the code, both take some times as long.  A background thread compiles, without the GIL while LLVM
+works.  Until then, and for launches that native code does not
 support or bails out of, the machine executes.  A launch of a long case waits for the better code.  Results are the
 same.
 """
@@ -14,7 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, Self
 
 from harness.engines.ttir.ir import Module, operation_locations
 from harness.engines.virtual.memory.events import EventCollector
@@ -38,6 +39,10 @@ EXECUTOR_VARIABLE = "HARNESS_EXECUTOR"
 SECONDS_TO_COMPILE = 0.005
 SECONDS_PER_OPERATION = {Effort.LEAST: 0.0002, Effort.USUAL: 0.0007}
 """The approximate compile time on one core of a current server."""
+SECONDS_PER_ELEMENT = 1e-9
+"""The approximate time of the machine for an element of an operation's result."""
+PATIENCE = 4.0
+"""Of code that no later process uses: the times that compiling takes which the machine takes first."""
 
 
 class ExecutorMode(StrEnum):
@@ -104,10 +109,17 @@ class NativeCode:
     """The folder of compiled kernels; None keeps none."""
     awaited: Effort = Effort.USUAL
     """How well the code is compiled that a launch waits for."""
+    patience: float = 1.0
+    """The times that compiling takes which launches take before."""
     _kernels: dict[int, _Kernel] = field(default_factory=dict[int, _Kernel])
     _products: dict[ProductBlock, llvm_jit.Code] = field(default_factory=dict[ProductBlock, llvm_jit.Code])
     cores: Cores = field(default_factory=Cores)
     _pool: ThreadPoolExecutor | None = None
+
+    @classmethod
+    def passing(cls, choice: ExecutorMode, folder: Path | None) -> Self:
+        """Return native code for processes that are the last to use the folder: most kernels have a dozen launches."""
+        return cls(choice, folder, awaited=Effort.LEAST, patience=PATIENCE)
 
     def execute(self, launch: PreparedLaunch, events: EventCollector) -> bool:
         code = self.code_for(launch)
@@ -136,7 +148,8 @@ class NativeCode:
         variant = self._variant(launch, target)
         waits = launch.is_long or self.choice is ExecutorMode.NATIVE
         code = self._finished_code(module, variant, waits=waits)
-        if waits and (code is None or variant.effort is not self.awaited):
+        is_worse = variant.effort is Effort.LEAST is not self.awaited
+        if waits and (code is None or is_worse):
             self._start_compiling(module, variant, target, self.awaited)
             code = self._finished_code(module, variant, waits=True)
         return code
@@ -179,7 +192,7 @@ class NativeCode:
         if target.tracked not in variants:
             store = code_cache.Store(self.folder)
             name = code_cache.key(launch.text, target, llvm_jit.host())
-            budget_s = _seconds_to_compile(module, Effort.LEAST) - store.machine_seconds(name)
+            budget_s = self._budget_s(module, Effort.LEAST) - store.machine_seconds(name)
             variants[target.tracked] = variant = _CompiledVariant(name, budget_s)
             if (stored := store.find(name)) is not None:
                 self._take(module, variant, stored)
@@ -214,7 +227,10 @@ class NativeCode:
         is_best = compiled.effort is not Effort.LEAST
         variant.code = LoadedKernel(code, compiled.arena_bytes, places, slots, is_best)
         variant.effort = compiled.effort
-        variant.budget_s = _seconds_to_compile(module, Effort.USUAL)
+        variant.budget_s = self._budget_s(module, Effort.USUAL)
+
+    def _budget_s(self, module: Module, effort: Effort) -> float:
+        return self.patience * _seconds_to_compile(module, effort)
 
     def _product_code(self, block: ProductBlock) -> llvm_jit.Code:
         """Return the code that sums products, compiled once for a CPU."""

@@ -446,6 +446,22 @@ def test_time_that_earlier_processes_spent_starts_the_compiler(gpu: Gpu, tmp_pat
     assert not list(tmp_path.glob("*.seconds"))
 
 
+@pytest.mark.parametrize(("make", "executor"), [(NativeCode, "native"), (NativeCode.passing, "numpy")])
+def test_code_that_no_later_process_uses_is_compiled_later(
+    gpu: Gpu, tmp_path: Path, make: Callable[[ExecutorMode, Path], NativeCode], executor: str
+) -> None:
+    gpu.launches.native = make(ExecutorMode.AUTO, tmp_path)
+    launch_copy(torch.randn(64), torch.zeros(64))
+    (spent,) = tmp_path.glob("*.seconds")
+    code_cache.Store(tmp_path).add_machine_seconds(spent.stem, 0.01)  # once, and not four times, what compiling takes
+    gpu.launches.native = native = make(ExecutorMode.AUTO, tmp_path)
+    native._pool = one_thread = ThreadPoolExecutor(1)
+    launch_copy(torch.randn(64), torch.zeros(64))
+    one_thread.submit(int).result()
+    launch_copy(torch.randn(64), torch.zeros(64))
+    assert gpu.seen[-1].executor == executor
+
+
 def test_code_that_runs_long_is_compiled_with_more_effort(gpu: Gpu, tmp_path: Path) -> None:
     gpu.launches.native = NativeCode(ExecutorMode.NATIVE, tmp_path, Effort.LEAST)
     launch_copy(torch.randn(64), torch.zeros(64))
@@ -472,6 +488,13 @@ def test_code_that_runs_long_is_compiled_with_more_effort(gpu: Gpu, tmp_path: Pa
 def test_an_empty_step_limit_is_the_usual_one() -> None:
     assert settings_of({"HARNESS_STEP_LIMIT": ""}) == settings_of({}) == EngineSettings()
     assert settings_of({"HARNESS_STEP_LIMIT": "7"}) == EngineSettings(step_limit=7)
+
+
+def test_code_of_processes_that_are_the_last_to_use_their_folder_is_passing(gpu: Gpu) -> None:
+    for is_set in (False, True):
+        gpu.launches.use(settings_of({"HARNESS_BUILDS_PASS": "1" if is_set else ""}))
+        assert isinstance(gpu.launches.native, NativeCode)
+        assert (gpu.launches.native.patience > 1) == is_set
 
 
 def test_the_environment_chooses_the_executor() -> None:
