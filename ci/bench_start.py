@@ -87,7 +87,7 @@ def main(folder: str) -> None:
 def _end_residents(runtime: Path) -> None:
     if folder := residents_folder(runtime):
         for resident in found_residents(folder):
-            if resident.pid is not None:
+            if resident.is_ready:
                 os.kill(resident.pid, signal.SIGKILL)
 
 
