@@ -18,7 +18,9 @@ class Bound:
 
 
 @pytest.mark.parametrize(
-    "function", [tl.load, Bound().method, Bound.method, partial(tl.load, mask=None), Bound, len], ids=str
+    "function",
+    [tl.load, Bound().method, Bound.method, partial(tl.load, mask=None), Bound, len],
+    ids=["function", "bound method", "method", "partial", "class", "built-in"],
 )
 def test_signatures_are_those_of_python(function: Callable[..., object]) -> None:
     remembered = RememberedSignatures()
