@@ -10,6 +10,7 @@ import hashlib
 import pickle
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -23,7 +24,6 @@ from harness.engines.ttir.reach import PointerReach, reach_of, remember
 from harness.garbage import collections_deferred
 
 SUFFIX = ".module"
-_DAMAGED = (AttributeError, EOFError, ImportError, IndexError, ValueError, pickle.UnpicklingError)
 
 
 class KeptFunction(Function):
@@ -87,8 +87,9 @@ class KeptModules:
         kept = _from_disk(file)
         if kept is None:
             module = parsed(ttir)
-            folder.mkdir(parents=True, exist_ok=True)
-            wire.write_bytes([_packed(module)], file)
+            with suppress(OSError):  # such as a full disk: the next process reads the text again
+                folder.mkdir(parents=True, exist_ok=True)
+                wire.write_bytes([_packed(module)], file)
             return module
         remember(kept.reach)
         return kept.module
@@ -103,7 +104,7 @@ def parsed(ttir: str) -> Module:
 def _from_disk(file: Path) -> _Kept | None:
     try:
         kept = pickle.loads(file.read_bytes())  # noqa: S301 - as above
-    except (OSError, *_DAMAGED):
+    except Exception:  # noqa: BLE001 - none, or damaged: that raises any type
         return None
     return kept if isinstance(kept, _Kept) else None
 

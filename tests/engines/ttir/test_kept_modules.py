@@ -55,7 +55,9 @@ def test_a_kept_module_is_not_parsed_again(tmp_path: Path) -> None:
     assert lines.executed(ENTERED) == (FileLines(file="kernels.py", ranges=((3, 3),)),)
 
 
-@pytest.mark.parametrize("content", [b"", b"\x80", b"cos\nsystem", b"N."], ids=["empty", "cut", "foreign", "nothing"])
+@pytest.mark.parametrize(
+    "content", [b"", b"\x80", b"cos\nsystem", b"N.", b"N)R."], ids=["empty", "cut", "foreign", "nothing", "no function"]
+)
 def test_a_damaged_file_is_replaced(tmp_path: Path, content: bytes) -> None:
     KeptModules(tmp_path).read(text_at(3))
     (file,) = tmp_path.iterdir()
@@ -64,6 +66,13 @@ def test_a_damaged_file_is_replaced(tmp_path: Path, content: bytes) -> None:
     module, _ = KeptModules(tmp_path).read(text_at(3))
     assert _content(module) == _content(parse(text_at(3)))
     assert file.read_bytes() == kept
+
+
+def test_a_module_that_cannot_be_kept_is_read(tmp_path: Path) -> None:
+    folder = tmp_path / "file"
+    folder.write_bytes(b"")
+    module, _ = KeptModules(folder).read(text_at(3))
+    assert _content(module) == _content(parse(text_at(3)))
 
 
 def test_a_text_that_cannot_be_read_is_not_kept(tmp_path: Path) -> None:
