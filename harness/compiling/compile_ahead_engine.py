@@ -76,13 +76,13 @@ class CompileAheadEngine(VirtualEngine):
         if case.scale is Scale.OVERSIZED:  # the cuda engine does not run such cases
             return Run(case=case, engine=self.traits.name, ending=Completed())
         with self._launching(case) as launches, self._collector.collecting() as builds:
-            ending, _ = self._execution.run_again(op, case)
+            ending = self._execution.run_unread(op, case)
         began = perf_counter()
         if builds:
             self._lots.compile_all(builds.values())
             # What did not compile, or has no result yet on which host code depends, is compiled at its call.
             with self._launching(case) as launches:
-                ending, _ = self._execution.run_again(op, case)
+                ending = self._execution.run_unread(op, case)
             seconds = perf_counter() - began
         else:
             seconds = launches.seconds.get("front_end", 0.0)
@@ -97,15 +97,11 @@ class CompileAheadEngine(VirtualEngine):
 
 
 class Uncompared(Execution):
-    """Runs cases whose values do not matter: large inputs are zeros, which take no memory, and results are not read."""
+    """Runs cases whose values do not matter: large inputs are zeros, which take no memory."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.drawing = DrawnTensors.on(None)
-
-    def _digests(self, op: Op, case: Case) -> dict[str, str]:
-        self._compute(op, case, is_again=True)
-        return {}
 
 
 class CompilingDriver(VirtualDriver):

@@ -175,7 +175,7 @@ def test_on_hardware_workers_reuse_the_builds_made_ahead(tmp_path: Path, gpu: Re
     assert set(kept.rglob("*")) == before
 
 
-def test_large_inputs_are_zeros_and_results_are_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_large_inputs_are_zeros(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(counter_numbers, "LARGE", 8)
     seen: list[torch.Tensor] = []
 
@@ -183,6 +183,6 @@ def test_large_inputs_are_zeros_and_results_are_not_read(monkeypatch: pytest.Mon
         seen.append(x.detach().clone())
         return rms_norm_call(x, w)
 
-    ending, digests = Uncompared(nullcontext).run_again(replace(RMS_NORM, call=call), norm_case(rows=3, columns=4))
-    assert (ending, digests) == (Completed(), {})
+    ending = Uncompared(nullcontext).run_unread(replace(RMS_NORM, call=call), norm_case(rows=3, columns=4))
+    assert ending == Completed()
     assert not seen[0].any()
