@@ -130,7 +130,7 @@ HEADS = {
 
 
 def definition(q, k, v, g, beta, state):
-    recurrences = beside(__file__, "../fla/definitions/recurrences.py")
+    recurrences = beside(__file__, "../fla/definitions/_recurrences.py")
     q, k = (recurrences.shared(x, v.shape[2]) for x in (recurrences.scaled(q, None), k))
     state = None if state is None else state.to(q.dtype)
     return recurrences.delta(q, k, v, beta.unsqueeze(-1), g.to(q.dtype).unsqueeze(-1), state)

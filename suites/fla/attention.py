@@ -49,7 +49,7 @@ def attended(q, k, v, g, sink_bias, scale, window_size):
     """The definition.  The queries belong to the last positions of the keys."""
     import torch
 
-    recurrences = beside(__file__, "definitions/recurrences.py")
+    recurrences = beside(__file__, "definitions/_recurrences.py")
     heads, (queries, keys) = q.shape[2], (q.shape[1], k.shape[1])
     k, v = recurrences.shared(k, heads), recurrences.shared(v, heads)
     scores = recurrences.scaled(q, scale).transpose(1, 2) @ k.permute(0, 2, 3, 1)

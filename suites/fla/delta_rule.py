@@ -45,7 +45,7 @@ def enough_tokens(at):
 
 
 def definition(q, k, v, beta, initial_state, cu_seqlens, scale, output_final_state, use_qk_l2norm_in_kernel):
-    recurrences = beside(__file__, "definitions/recurrences.py")
+    recurrences = beside(__file__, "definitions/_recurrences.py")
     if use_qk_l2norm_in_kernel:
         q, k = recurrences.normalised(q), recurrences.normalised(k)
     beta = beta if beta.dim() == v.dim() else beta.unsqueeze(-1)

@@ -50,7 +50,7 @@ def enough_tokens(at):
 
 
 def definition(q, k, v, g, beta, initial_state, cu_seqlens, scale, output_final_state, *, normalise=False):
-    recurrences = beside(__file__, "definitions/recurrences.py")
+    recurrences = beside(__file__, "definitions/_recurrences.py")
     if normalise:
         q, k = recurrences.normalised(q), recurrences.normalised(k)
     q, k = (recurrences.shared(x, v.shape[2]) for x in (recurrences.scaled(q, scale), k))
@@ -164,7 +164,7 @@ def chunk_gated_delta_rule_with_gate(q, k, v, g, beta, A_log, dt_bias, initial_s
 
 @chunk_gated_delta_rule_with_gate.reference
 def chunk_gated_delta_rule_with_gate_reference(q, k, v, g, beta, A_log, dt_bias, initial_state, allow_neg_eigval):
-    recurrences = beside(__file__, "definitions/recurrences.py")
+    recurrences = beside(__file__, "definitions/_recurrences.py")
     g = -A_log.exp() * recurrences.softplus(g if dt_bias is None else g + dt_bias)
     beta = beta.sigmoid() * (2 if allow_neg_eigval else 1)
     return definition(q, k, v, g, beta, initial_state, None, None, True)  # noqa: FBT003 - with the final state

@@ -51,7 +51,7 @@ def enough_tokens(at):
 
 def definitions():
     """The module of definitions."""
-    return beside(__file__, "definitions/recurrences.py")
+    return beside(__file__, "definitions/_recurrences.py")
 
 
 @op(

@@ -65,7 +65,7 @@ def enough_tokens(at):
 
 
 def definition(q, k, v, g, beta, initial_state, cu_seqlens, scale, output_final_state, *, normalise=False):
-    recurrences = beside(__file__, "definitions/recurrences.py")
+    recurrences = beside(__file__, "definitions/_recurrences.py")
     if normalise:
         q, k = recurrences.normalised(q), recurrences.normalised(k)
     q, k = (recurrences.shared(x, v.shape[2]) for x in (recurrences.scaled(q, scale), k))
@@ -78,7 +78,7 @@ def definition(q, k, v, g, beta, initial_state, cu_seqlens, scale, output_final_
 
 
 def made_gates(g, A_log, dt_bias, lower_bound):
-    recurrences = beside(__file__, "definitions/recurrences.py")
+    recurrences = beside(__file__, "definitions/_recurrences.py")
     if dt_bias is not None:
         g = g + dt_bias.view(g.shape[2:])
     rate = A_log.exp().unsqueeze(-1)

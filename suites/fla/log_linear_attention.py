@@ -38,7 +38,7 @@ def enough_levels(at):
 def definition(q, k, v, g, level_scales, scale=1.0):
     import torch
 
-    recurrences = beside(__file__, "definitions/recurrences.py")
+    recurrences = beside(__file__, "definitions/_recurrences.py")
     heads, length = v.shape[2], v.shape[1]
     q, k = recurrences.shared(q, heads), recurrences.shared(k, heads)
     g, sums = recurrences.factored(g)

@@ -51,7 +51,7 @@ def even(at):
 
 
 def definition(q, k, v, g, initial_state, cu_seqlens, scale, output_final_state):
-    recurrences = beside(__file__, "definitions/recurrences.py")
+    recurrences = beside(__file__, "definitions/_recurrences.py")
     if cu_seqlens is None:
         o, last = recurrences.parallel(recurrences.scaled(q, scale), k, v, g, initial_state)
     else:

@@ -41,7 +41,7 @@ def enough_tokens(at):
 
 
 def definition(r, k, v, w, u, initial_state, cu_seqlens, scale, output_final_state):
-    recurrences = beside(__file__, "definitions/recurrences.py")
+    recurrences = beside(__file__, "definitions/_recurrences.py")
     rows = (recurrences.scaled(r, scale), k, v, w)
 
     def one(*given):

@@ -42,7 +42,7 @@ def enough_tokens(at):
 
 
 def definition(r, w, k, v, kk, a, initial_state, cu_seqlens, scale, output_final_state):
-    recurrences = beside(__file__, "definitions/recurrences.py")
+    recurrences = beside(__file__, "definitions/_recurrences.py")
     rows = (recurrences.scaled(r, scale), k, v, -kk, kk * a, w)
     if cu_seqlens is None:
         o, last = recurrences.low_rank(*rows, initial_state)

@@ -30,5 +30,5 @@ def chunk_dplr(r, w, k, v, kk, a, initial_state):
 
 @chunk_dplr.reference
 def chunk_dplr_reference(r, w, k, v, kk, a, initial_state):
-    recurrences = beside(__file__, "../fla/definitions/recurrences.py")
+    recurrences = beside(__file__, "../fla/definitions/_recurrences.py")
     return recurrences.low_rank(r, k, v, -kk, kk * a, w, initial_state)

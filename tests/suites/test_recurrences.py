@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import torch
 
-from suites.fla.definitions import recurrences
+from suites.fla.definitions import _recurrences as recurrences
 
 Tensors = tuple[torch.Tensor, ...]
 KEYS, VALUES = 5, 4
