@@ -12,14 +12,11 @@ def without_collections() -> Generator[None]:
     What is imported stays, so a collection meanwhile looks at it in vain, and takes a quarter of the time or more.  A
     later one would write into each object that it looks at, and so copy all pages in each forked child.
     """
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        gc.freeze()
-        if was_enabled:
-            gc.enable()
+    with collections_deferred():
+        try:
+            yield
+        finally:
+            gc.freeze()
 
 
 @contextmanager

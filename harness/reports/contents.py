@@ -3,9 +3,7 @@
 A file that cannot be read is named and left out.  The rest is still reported.
 """
 
-import gc
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -21,6 +19,7 @@ from harness.findings.campaign_report import concluded
 from harness.findings.known_issues import NO_ISSUES, KnownIssues
 from harness.findings.region import record
 from harness.findings.report_merging import report_in
+from harness.garbage import collections_deferred
 from harness.model.finding import Finding
 from harness.model.merging import merged
 from harness.model.region import Region
@@ -147,20 +146,8 @@ def read_contents(
         issues: the known ones.
         folder: holds the regions and reproducers of findings that a report names.
     """
-    with _uncollected():
+    with collections_deferred():  # thousands of documents have no cycles
         return _read_contents(paths, earlier, issues, folder)
-
-
-@contextmanager
-def _uncollected() -> Generator[None]:
-    """Keep Python's collector of cycles from visiting thousands of documents, which have none, again and again."""
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_enabled:
-            gc.enable()
 
 
 def _read_contents(paths: Iterable[Path], earlier: Iterable[Path], issues: KnownIssues, folder: Path) -> ReportContents:
