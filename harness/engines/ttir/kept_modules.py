@@ -21,6 +21,7 @@ from harness.engines.ttir.block_lines import BlockLines
 from harness.engines.ttir.ir import MODULE_FACTS, Function, Module, TtirRegion
 from harness.engines.ttir.parser import parse
 from harness.engines.ttir.reach import PointerReach, reach_of, remember
+from harness.engines.ttir.source_version import source_version
 from harness.garbage import collections_deferred
 
 SUFFIX = ".module"
@@ -127,8 +128,5 @@ def _without_body(function: Function) -> KeptFunction:
 @cache
 def _version() -> bytes:
     """Return a digest of what decides the objects: the source of this room and of all facts, and Python's release."""
-    digest = hashlib.sha256(sys.version.encode())
-    facts = {Path(str(sys.modules[fact.__module__].__file__)) for fact in MODULE_FACTS}
-    for path in sorted({*Path(__file__).parent.glob("*.py"), *facts}):
-        digest.update(path.read_bytes())
-    return digest.digest()
+    facts = (Path(str(sys.modules[fact.__module__].__file__)) for fact in MODULE_FACTS)
+    return f"{sys.version} {source_version((*Path(__file__).parent.glob('*.py'), *facts))} ".encode()

@@ -29,6 +29,7 @@ from harness.engines.ptx.ptx_kernel import Address, PtxInstruction, Register, Sp
 from harness.engines.ptx.race_shadow import RaceShadow
 from harness.engines.ptx.threads import WARP, Array
 from harness.engines.ptx.wave import Effect, RegisterRows, Wave
+from harness.engines.ttir.source_version import source_version
 from harness.engines.virtual.machine import CannotExecuteAt
 from harness.engines.virtual.native import code_cache, llvm_jit
 from harness.engines.virtual.native.native_code import ExecutorMode
@@ -56,10 +57,7 @@ class NativePolicy:
 
 @cache
 def _lowering_version() -> str:
-    digest = hashlib.sha256()
-    for path in sorted(Path(__file__).parent.glob("*.py")):
-        digest.update(path.read_bytes())
-    return digest.hexdigest()
+    return source_version(Path(__file__).parent.glob("*.py"))
 
 
 @dataclass(slots=True)

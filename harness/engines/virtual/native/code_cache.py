@@ -10,6 +10,7 @@ from pathlib import Path
 
 from harness import wire
 from harness.engines.ttir import axis_claims, wide_accesses
+from harness.engines.ttir.source_version import source_version
 from harness.engines.virtual.native.llvm_jit import Effort, Host
 from harness.engines.virtual.native.lowering import ReportedLoad, Target
 from harness.engines.virtual.native.product_code import ProductBlock
@@ -33,12 +34,9 @@ class Compiled:
 
 @cache
 def _lowering_version() -> str:
-    """A digest of the source that decides the code, so that code from another version is never loaded."""
-    digest = hashlib.sha256()
+    """The version of the source that decides the code."""
     analyses = (axis_claims, wide_accesses)
-    for path in (*sorted(Path(__file__).parent.glob("*.py")), *(Path(str(each.__file__)) for each in analyses)):
-        digest.update(path.read_bytes())
-    return digest.hexdigest()
+    return source_version((*Path(__file__).parent.glob("*.py"), *(Path(str(each.__file__)) for each in analyses)))
 
 
 def key(text: str, target: Target, host: Host) -> str:
