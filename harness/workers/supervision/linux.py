@@ -90,9 +90,17 @@ def is_stopped(pid: int) -> bool:
 def _state(pid: int) -> str:
     """Return the letter of a process's state; empty if it is gone."""
     try:
-        return Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()[0]
+        return stat_fields(Path(f"/proc/{pid}"))[0]
     except (OSError, IndexError):
         return ""
+
+
+def stat_fields(folder: Path) -> list[str]:
+    """The fields of a process's or a thread's `stat` from its state on.
+
+    The field before is the name in parentheses, which may hold spaces and parentheses itself.
+    """
+    return (folder / "stat").read_text(errors="replace").rpartition(")")[2].split()
 
 
 def starved_s(pid: int) -> float:

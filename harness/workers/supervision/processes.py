@@ -6,6 +6,8 @@ from pathlib import Path
 
 import psutil
 
+from harness.workers.supervision.linux import stat_fields
+
 COMPILERS = ("ptxas", "nvcc", "cicc", "nvlink", "fatbinary", "gcc", "cc1", "clang", "c++", "g++", "cc", "ld", "as")
 """Programs that Triton and libraries start to build kernels and launchers; a name may go on after a dash."""
 RUNNING = "R"
@@ -35,8 +37,7 @@ def threads(pid: int) -> tuple[Thread, ...]:
         return ()
     for folder in folders:
         try:
-            # The second field is the name in parentheses, which may hold spaces and parentheses itself.
-            fields = (folder / "stat").read_text(errors="replace").rpartition(")")[2].split()
+            fields = stat_fields(folder)
         except OSError:  # it has just ended
             continue
         held_by = "" if fields[0] == RUNNING else _simplified(_first_line(folder / "wchan"))
