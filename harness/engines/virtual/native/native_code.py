@@ -3,9 +3,8 @@
 A kernel is compiled with little effort once the machine has spent as much time on it as that takes, in this process and
 in earlier ones.  It is compiled again, with more effort, once the first code has run for as long as that takes.  If no
 later process uses the code, both take some times as long.  A background thread compiles, without the GIL while LLVM
-works.  Until then, and for launches that native code does not
-support or bails out of, the machine executes.  A launch of a long case waits for the better code.  Results are the
-same.
+works.  Until then, and for launches that native code does not support or bails out of, the machine executes.  A launch
+of a long case waits for the better code.  Results are the same.
 """
 
 import time
@@ -148,7 +147,7 @@ class NativeCode:
         variant = self._variant(launch, target)
         waits = launch.is_long or self.choice is ExecutorMode.NATIVE
         code = self._finished_code(module, variant, waits=waits)
-        is_worse = variant.effort is Effort.LEAST is not self.awaited
+        is_worse = variant.effort is Effort.LEAST and self.awaited is not Effort.LEAST
         if waits and (code is None or is_worse):
             self._start_compiling(module, variant, target, self.awaited)
             code = self._finished_code(module, variant, waits=True)
