@@ -11,6 +11,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from time import monotonic
 
 import psutil
 import pytest
@@ -136,8 +137,9 @@ def test_a_library_on_an_engine_that_has_changed_is_not_kept(
     of_spec = specs(scratch, suites=(file,), engine="tests.workers.engines:OfParts")
     with closing(zygotes), Pool(of_spec, 1, DEADLINE_S, options) as opened:
         zygotes.of("tests.workers.engines:OfParts").zygote.start()
+        deadline = monotonic() + DEADLINE_S
         while not pids(runtime):
-            pass
+            assert monotonic() < deadline
         (folder / "part_of_the_engine.py").write_text("number = 23", encoding="utf-8")
         assert opened.run(case("one", suite=file)).ending == Completed()
     again = run(scratch, Residents(runtime, DEADLINE_S), file, engine="tests.workers.engines:OfParts")
