@@ -8,7 +8,6 @@ them: a failure to load is a value, which each child reports to the parent.
 import faulthandler
 import json
 import os
-import shutil
 import socket
 import sys
 import tempfile
@@ -23,6 +22,7 @@ from typing import TypeVar
 from harness import wire
 from harness.errors import MissingPart
 from harness.suite_files import located
+from harness.workers.owned_folder import OwnedFolder
 from harness.workers.protocol import ChildError, FaultKind
 from harness.workers.spec import WorkerSpec
 from harness.workers.supervision import linux
@@ -33,6 +33,8 @@ from harness.workers.zygote.orders import Residence, SharedOrders
 from harness.workers.zygote.process_context import EnvironmentChanges, ProcessContext
 
 T = TypeVar("T")
+TEMPORARY = "kernel-harness-resident-"
+"""What the names of residents' folders for temporary files begin with."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,8 +131,8 @@ def start_library(fds: tuple[int, ...]) -> int:
     os.setsid()
     state.changes.assume(orders.context)
     tempfile.tempdir = None
-    temporary = tempfile.mkdtemp(prefix="kernel-harness-resident-")
-    _use_for_temporary_files(temporary)
+    temporary = OwnedFolder(Path(tempfile.gettempdir()), TEMPORARY)
+    _use_for_temporary_files(str(temporary.path))
     before = dict(os.environ)
     with resident.loading(orders.residence):
         state.prepared = replace(prepared, server=os.getpid())
@@ -140,7 +142,7 @@ def start_library(fds: tuple[int, ...]) -> int:
     try:
         return _reside(listener, orders.residence, state.loaded, suites)
     finally:
-        shutil.rmtree(temporary, ignore_errors=True)
+        temporary.remove()
 
 
 def _reside(listener: socket.socket, residence: Residence, loaded: object, files: Iterable[Path]) -> int:

@@ -283,6 +283,25 @@ def test_temporary_files_of_an_import_go_with_the_resident(
     assert list(temporary.iterdir()) == []
 
 
+def test_temporary_files_of_a_killed_resident_go_with_the_next_one(
+    scratch: Path, folder: Path, runtime: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    monkeypatch.setenv("TMPDIR", str(temporary))
+    paths = (library(folder, ""),)
+    file = suite(folder, "rows = 0")
+    residents = Residents(runtime, DEADLINE_S)
+    run(scratch, residents, file, library_paths=paths)
+    (first,) = temporary.iterdir()
+    killed = [psutil.Process(pid) for pid in pids(runtime)]
+    end(runtime)
+    psutil.wait_procs(killed, DEADLINE_S)
+    run(scratch, residents, file, library_paths=paths)
+    (second,) = temporary.iterdir()
+    assert first != second
+
+
 def test_a_process_with_fewer_rights_is_turned_down(runtime: Path) -> None:
     with Residents(runtime, DEADLINE_S).of_engine("tests.workers.engines:Calling") as connection:
         assert connection.recv(16)
