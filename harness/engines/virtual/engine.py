@@ -177,7 +177,7 @@ class VirtualEngine:
             )
 
     def _main_run(self, op: Op, case: Case) -> Run:
-        with self._state_for(case, checks_threads=True) as launches:
+        with self._state_for(case, is_main=True) as launches:
             ending, results = self._execution.run(op, case)
             holds_nan = any(result.nonfinite for result in results) or bool(self._execution.nans)
             return Run(
@@ -199,14 +199,14 @@ class VirtualEngine:
             )
 
     @contextmanager
-    def _state_for(self, case: Case, *, checks_threads: bool = False) -> Generator[VirtualCaseLaunches]:
+    def _state_for(self, case: Case, *, is_main: bool = False) -> Generator[VirtualCaseLaunches]:
         """Hold the state of one run of a case, main run or rerun; the handler gets its former launches back.
 
-        The threads of a case are checked in its main run alone.
+        In its main run alone, the threads of a case are checked, and all configs of a sampled case are compiled.
         """
         assert self._launches is not None, "emulate a device first"
         self._chooser.requested, self._chooser.failed = case.configs, None
-        self._chooser.compiles_all = is_sampled(case) and case.scale is Scale.USUAL
+        self._chooser.compiles_all = is_main and is_sampled(case) and case.scale is Scale.USUAL
         self._chooser.autotuned.clear()
         EMULATION.parts.clear()
         self._execution.seconds = {}
@@ -215,7 +215,7 @@ class VirtualEngine:
             order=case.order,
             seed=case.seed,
             scale=case.scale,
-            checks_threads=checks_threads,
+            checks_threads=is_main,
             main_has_allocator=triton_seam.has_allocator(),
         )
         try:
