@@ -14,8 +14,9 @@ from harness.libraries import of_project
 from harness.model.engine_traits import EngineTraits
 from harness.model.finding import Finding
 from harness.model.op import Op
+from harness.model.paired_run import RunRequest
 from harness.model.plan import TIME_LIMIT_S
-from harness.model.run import Completed
+from harness.model.run import Completed, Run
 from harness.model.verdict import Abstain, Severity, Signature
 from harness.oracles import registry
 from harness.oracles.base import SingleRunOracle
@@ -210,11 +211,15 @@ def replay(recorded: Recorded, session: Session, op: Op | None = None) -> Replay
     asked = [oracle.name for oracle in registry.ALL if signature is None or isinstance(oracle, SingleRunOracle)]
     judge = session.judge.only(*asked, *([signature.oracle] if signature else []))
     patience = Patience.LONG if signature is not None and _is_slow(signature) else Patience.USUAL
-    examined = judge.examine(
-        op, recorded.case, lambda request: session.pool.run_alone(request, before, patience=patience)
-    )
-    if signature is not None and _waits_for_the_compiler(signature.oracle, examined):
-        examined = judge.judge_when_compiled(op, examined.run)
+
+    def execute(request: RunRequest) -> Run:
+        return session.pool.run_alone(request, before, patience=patience)
+
+    examined = judge.examine(op, recorded.case, execute)
+    if signature is not None and (
+        _waits_for_the_compiler(signature.oracle, examined) or judge.lacks_config_builds(examined.run)
+    ):
+        examined = judge.judge_when_compiled(op, examined.run, execute)
     return Replayed(
         recorded=recorded,
         findings=tuple(

@@ -30,6 +30,8 @@ class PairedRunRequest:
     """Another way to assemble the kernels, for a process of its own."""
     inquiry: InquiryRequest | None = None
     """With TTIR and PTX: a wrong launch is looked into, and nothing is compared."""
+    compiles_configs: bool = False
+    """Every config of each autotuned kernel is compiled, for `Launch.config_builds`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,6 +130,19 @@ def request_paired_run(run: Run, case: Case) -> PairedRunRequest:
     precisions = {precision for launch in run.launches for precision in launch.dot_precisions}
     plainer = Plainer.UNOPTIMISED if case == run.case and faulted_on_hardware_only(run) else None
     return PairedRunRequest(case=case, dot_precisions=tuple(sorted(precisions)), plainer=plainer)
+
+
+def request_config_builds(run: Run) -> PairedRunRequest:
+    """Return the request for the builds of all configs of the kernels that the run launched."""
+    return PairedRunRequest(case=run.case, dot_precisions=(), compiles_configs=True)
+
+
+def with_config_builds(run: Run, repeated: Run) -> Run:
+    """Return the run with the builds of all configs that a repeated run has; unchanged if that launched others."""
+    if [launch.build for launch in repeated.launches] != [launch.build for launch in run.launches]:
+        return run
+    pairs = zip(run.launches, repeated.launches, strict=True)
+    return replace(run, launches=tuple(replace(own, config_builds=other.config_builds) for own, other in pairs))
 
 
 def faulted_on_hardware_only(run: Run) -> bool:

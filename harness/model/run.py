@@ -79,7 +79,7 @@ class Launch:
     config_count: int
     """The number of configs after pruning; 1 if the kernel is not autotuned."""
     config_builds: tuple[str, ...] = ()
-    """The builds of all these configs, in their order; empty unless the case compiled them all.
+    """The builds of all these configs, in their order; empty unless the run was asked to compile them all.
 
     A config that does not compile to TTIR has an empty one.
     """

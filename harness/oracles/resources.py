@@ -32,7 +32,7 @@ class FitsResources(SingleRunOracle):
 
     The figures come from the whole compiler pipeline, and from the exceptions with which Triton refuses a build.  The
     autotuner skips a config that does not fit, so an autotuned kernel fails if none fits.  It is a warning if its first
-    config does not.  A case in eight compiles all configs for that.
+    config does not.  For that, the other configs of a case in eight are compiled where its own does not fit.
     """
 
     name = "resources"

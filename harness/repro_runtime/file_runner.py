@@ -55,7 +55,7 @@ class FileRunner:
         examination = self._judge.examine(self._op, self.request.case(file), self._pool.run_alone)
         if self._compiler is None:
             return examination
-        return self._judge.judge_when_compiled(self._op, examination.run)
+        return self._judge.judge_when_compiled(self._op, examination.run, self._pool.run_alone)
 
     def check(self, file: Path) -> Examination:
         """Run the file in a process that may have run others, and check it with every oracle that needs one run."""

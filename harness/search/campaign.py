@@ -15,7 +15,7 @@ from queue import Empty, SimpleQueue
 from typing import Protocol, TypeVar
 
 from harness.model.case import Case, ProcessKind
-from harness.model.paired_run import PairedRun, RunRequest
+from harness.model.paired_run import PairedRun, RunRequest, request_config_builds, with_config_builds
 from harness.model.run import Completed, Deadlocked, Refused, Run, Unsupported
 from harness.model.verdict import Fail
 from harness.oracles import registry
@@ -23,7 +23,7 @@ from harness.oracles.traits import Need
 from harness.search.campaign_plan import CampaignPlan, CaseBudget, TimeBudget
 from harness.search.campaign_statistics import CampaignStatistics, Trial
 from harness.search.case_queue import CaseQueue
-from harness.search.judge import Examination, Judge, compiled_launches
+from harness.search.judge import Examination, Judge, compiled_launches, has_configs_compiled
 from harness.search.op_statistics import builds_of
 from harness.search.runner import Runner
 from harness.search.sort_key import sort_key
@@ -112,8 +112,8 @@ class Campaign:
         self._latest: Case | None = None
         self._recent = dict[ProcessKind, deque[Case]]()
         self._builds: dict[str, tuple[Trial, Examination]] = {}
-        self._config_builds: dict[tuple[str, ...], tuple[Trial, Examination]] = {}
-        """By a build and those of all configs of its kernel, where the case compiled them all."""
+        self._tuned_builds: dict[tuple[str, int], tuple[Trial, Examination]] = {}
+        """By a build and the number of its kernel's configs: cases that may have the other configs compiled."""
         self._sharing = list[tuple[Trial, Examination]]()
         """The cases that share a config with another one, whose builds others may have launched before."""
         self._former_paired_runs: set[str] = set()
@@ -142,7 +142,7 @@ class Campaign:
                     other.poll()
             if not self._stopped:
                 self._judge.resources.settle(self._grace_s)
-                if self._request_other_configs():
+                if self._compile_other_configs():
                     self._judge.resources.settle(self._grace_s)
                 self._judge_late_resources()
         except KeyboardInterrupt:
@@ -322,9 +322,9 @@ class Campaign:
         if self._judge.checks_resources and (builds := builds_of(examined)):
             for build in builds:
                 _keep_earliest(self._builds, build, pending.trial, examined)
-            for launch in examined.run.launches:
-                if launch.config_builds:
-                    _keep_earliest(self._config_builds, (launch.build, *launch.config_builds), pending.trial, examined)
+            for launch in examined.run.launches if has_configs_compiled(trial.case) else ():
+                if launch.config_count > 1:
+                    _keep_earliest(self._tuned_builds, (launch.build, launch.config_count), trial, examined)
 
     def _count(self, trial: Trial, examined: Examination) -> None:
         """Count the case, unless it is held back, and those that were held back for one like it."""
@@ -352,9 +352,23 @@ class Campaign:
             if self.statistics.sight(fail, trial, sort_key(trial.op, trial.case, trial.home_sm_count)):
                 self._observer.sighted(fail, trial)
 
-    def _request_other_configs(self) -> bool:
-        """Have the other configs compiled of each kernel whose config does not fit; return True if there are any."""
-        doubtful = (self._judge.doubtful_configs(examined.run) for _, examined in self._config_builds.values())
+    def _compile_other_configs(self) -> bool:
+        """Have the other configs compiled of each kernel whose config does not fit; return True if there are any.
+
+        The case of such a kernel is run again for that.
+        """
+        lacking = {
+            trial.order_key: examined.run
+            for trial, examined in self._tuned_builds.values()
+            if self._judge.lacks_config_builds(examined.run)
+        }
+        repeated = {key: self._runner.submit(request_config_builds(run)) for key, run in lacking.items()}
+        runs = {key: with_config_builds(run, repeated[key].result()) for key, run in lacking.items()}
+        self._tuned_builds = {
+            key: (trial, replace(examined, run=runs.get(trial.order_key, examined.run)))
+            for key, (trial, examined) in self._tuned_builds.items()
+        }
+        doubtful = (self._judge.doubtful_configs(examined.run) for _, examined in self._tuned_builds.values())
         return bool([self._judge.resources.of(launch) for launches in doubtful for launch in launches])
 
     def _judge_late_resources(self) -> None:
@@ -365,7 +379,7 @@ class Campaign:
         resources_only = self._judge.only(*registry.names_with(lambda traits: Need.RESOURCES in traits.needs))
         self._count_known_builds()
         sighted = set(self.statistics.sightings)
-        judged = (*self._builds.values(), *self._config_builds.values(), *self._sharing)
+        judged = (*self._builds.values(), *self._sharing, *self._tuned_builds.values())
         runs = {trial.order_key: (trial, examined) for trial, examined in judged}
         for _, (trial, examined) in sorted(runs.items(), key=itemgetter(0)):
             late = resources_only.judge(trial.op, examined.run, {})

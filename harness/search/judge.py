@@ -3,7 +3,8 @@
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
-from harness.model.case import Case
+from harness.execution.paired_run_policy import is_sampled
+from harness.model.case import Case, Scale
 from harness.model.kernel_resources import Resources
 from harness.model.op import Op
 from harness.model.paired_run import (
@@ -13,7 +14,9 @@ from harness.model.paired_run import (
     SecondRun,
     difference_of,
     launch_of,
+    request_config_builds,
     request_paired_run,
+    with_config_builds,
 )
 from harness.model.run import Completed, Launch, Run
 from harness.model.verdict import Fail, Outcome, Signature, Verdict
@@ -87,6 +90,16 @@ class Judge:
             for build in filter(None, launch.config_builds)
         )
 
+    def lacks_config_builds(self, run: Run) -> bool:
+        """True if the other configs of a launch decide, since its own does not fit, and the run has not compiled them.
+
+        Like other second runs, they are asked for in sampled cases.
+        """
+        if not (self.checks_resources and run.engine_traits.has_provenance and has_configs_compiled(run.case)):
+            return False
+        tuned = tuple(launch for launch in run.launches if launch.config_count > 1 and not launch.config_builds)
+        return any(any(shortages(own, run.case.device)) for own in self._known(tuned).values())
+
     @property
     def checks_resources(self) -> bool:
         """True if any oracle reads the resources of kernels; the whole compiler need not run otherwise."""
@@ -135,13 +148,18 @@ class Judge:
             verdicts = registry.without_unlaunched_passes(run, verdicts)
         return Examination(run=run, verdicts=verdicts, second_runs=tuple(_second_runs(run, paired_runs.values())))
 
-    def judge_when_compiled(self, op: Op, run: Run, limit_s: float | None = None) -> Examination:
+    def judge_when_compiled(
+        self, op: Op, run: Run, execute: Callable[[RunRequest], Run], limit_s: float | None = None
+    ) -> Examination:
         """Judge a run again, once the compiler knows every build that an oracle reads, or a limit is over.
 
-        Other configs of a kernel count only if its own build is known not to fit, so they are asked for after that.
+        Other configs of a kernel count only if its own build is known not to fit, so they are asked for after that,
+        by a further run through `execute`.
         """
-        for builds_read in (compiled_launches, self.doubtful_configs):
-            self.resources.wait_for(builds_read(run), limit_s)
+        self.resources.wait_for(compiled_launches(run), limit_s)
+        if self.lacks_config_builds(run):
+            run = with_config_builds(run, execute(request_config_builds(run)))
+        self.resources.wait_for(self.doubtful_configs(run), limit_s)
         return self.judge(op, run, {})
 
     def examine(self, op: Op, case: Case, execute: Callable[[RunRequest], Run], *, at_once: int = 1) -> Examination:
@@ -158,6 +176,11 @@ class Judge:
             return {}
         asked = {launch.build: self.resources.of(launch) for launch in launches}
         return {build: resources for build, resources in asked.items() if resources is not None}
+
+
+def has_configs_compiled(case: Case) -> bool:
+    """Return True if the other configs of kernels are compiled for this case, where its own do not fit."""
+    return is_sampled(case) and case.scale is Scale.USUAL
 
 
 def compiled_launches(run: Run) -> tuple[Launch, ...]:

@@ -274,7 +274,7 @@ def _examined(
     examined = judge.examine(trial.op, case, execute)
     if Need.RESOURCES not in registry.traits_of(signature.oracle).needs or examined.fail_with(signature) is not None:
         return examined
-    return judge.judge_when_compiled(trial.op, examined.run, COMPILER_S)
+    return judge.judge_when_compiled(trial.op, examined.run, execute, COMPILER_S)
 
 
 def _shows(known: Fail, signature: Signature, examined: Examination) -> bool:

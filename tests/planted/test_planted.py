@@ -216,7 +216,7 @@ def replayed(session: Session, bug: Planted, op: Op, axes: Mapping[str, Any]) ->
     judge = session.judge.only(bug.oracle)
     examined = judge.examine(op, case, session.pool.run_alone)
     waits = bug.oracle == FitsResources.name
-    return judge.judge_when_compiled(op, examined.run, COMPILER_S) if waits else examined
+    return judge.judge_when_compiled(op, examined.run, session.pool.run_alone, COMPILER_S) if waits else examined
 
 
 @pytest.mark.both

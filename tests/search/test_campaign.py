@@ -13,7 +13,7 @@ from harness.execution.reruns import Rerun, autotuner_check
 from harness.model.case import Case
 from harness.model.kernel_resources import Resources
 from harness.model.op import Dim
-from harness.model.paired_run import RunRequest, case_of
+from harness.model.paired_run import PairedRunRequest, RunRequest, case_of
 from harness.model.run import Launch, Refused, Run
 from harness.model.verdict import Severity, Signature
 from harness.oracles import registry
@@ -27,7 +27,19 @@ from harness.search.judge import Judge
 from harness.search.runner import NoResources, Runner
 from harness.search.sort_key import sort_key
 from harness.search.strategies import scouts
-from tests.search.fakes import DEVICE, KERNEL, OP, ImmediateRunner, Silent, clean, facts, out_of_order, unsupported
+from harness.workers.supervision.time_limits import Patience
+from tests.search.fakes import (
+    DEVICE,
+    KERNEL,
+    OP,
+    ImmediateRunner,
+    RecordingRunner,
+    Silent,
+    clean,
+    facts,
+    out_of_order,
+    unsupported,
+)
 
 PLAN = CampaignPlan(ops=(OP,), devices=(DEVICE,), budget=CaseBudget(cases=120), seed=5)
 ALONE = Judge(oracles=(registry.find("write-overlap"),))
@@ -267,8 +279,9 @@ def test_an_error_is_raised_by_its_own_campaign_only() -> None:
 class Compiler:
     """Knows no resources until the campaign waits for them."""
 
-    def __init__(self) -> None:
+    def __init__(self, shared_bytes: int = 300_000) -> None:
         self.is_settled = False
+        self._shared_bytes = shared_bytes
 
     def of(self, launch: Launch) -> Resources | None:
         del launch
@@ -277,7 +290,7 @@ class Compiler:
         return Resources(
             registers_per_thread=32,
             spill_bytes=0,
-            shared_bytes=300_000,
+            shared_bytes=self._shared_bytes,
             tensor_memory_columns=0,
             scratch_bytes_per_program=0,
             threads=128,
@@ -301,18 +314,34 @@ def test_resources_that_are_known_late_are_still_checked() -> None:
     assert (sighting.fail.oracle, sighting.fail.signature.place, sighting.count) == ("resources", "shared memory", 1)
 
 
-def test_a_first_config_is_judged_late_where_all_were_compiled() -> None:
-    def make(case: Case) -> Run:
-        """The first case, like most, names only the config that it launches."""
-        every = ("b0", "b1") if runner.ran[1:] and is_sampled(case) else ()
-        run = clean(case)
-        first = {"config_index": 0, "config_count": 2, "config_builds": every}
+class TunedRunner(RecordingRunner):
+    """Launches the first of two configs, and compiles both where it is asked to."""
+
+    def run(self, request: RunRequest, *, patience: Patience = Patience.USUAL) -> Run:
+        run = super().run(request, patience=patience)
+        asked = isinstance(request, PairedRunRequest) and request.compiles_configs
+        first = {"config_index": 0, "config_count": 2, "config_builds": ("b0", "b1") if asked else ()}
         return replace(run, launches=tuple(replace(launch, **first) for launch in run.launches))
 
-    runner = ImmediateRunner(make)
+    @property
+    def asked(self) -> list[Case]:
+        return [case_of(request) for request in self.submitted if isinstance(request, PairedRunRequest)]
+
+
+def test_other_configs_are_compiled_late_where_the_first_does_not_fit() -> None:
+    runner = TunedRunner(clean)
     statistics = search(runner, judge=Judge(oracles=(registry.find("resources"),), resources=Compiler()))
     (sighting,) = statistics.in_order()
     assert sighting.fail.signature.place.startswith("shared memory")
+    (asked,) = runner.asked
+    assert is_sampled(asked)
+
+
+def test_no_other_configs_are_compiled_where_each_launch_fits() -> None:
+    runner = TunedRunner(clean)
+    judge = Judge(oracles=(registry.find("resources"),), resources=Compiler(shared_bytes=1024))
+    assert not search(runner, judge=judge).sightings
+    assert runner.asked == []
 
 
 def test_a_search_without_the_resources_oracle_compiles_nothing() -> None:

@@ -31,7 +31,7 @@ from harness.execution.paired_run_policy import is_sampled, order_matters
 from harness.execution.reruns import AUTOTUNER_CHECKS, Rerun, RerunRequest, recording, with_reruns, with_seconds
 from harness.execution.row_checks import RowExecution, Work, check_rows
 from harness.execution.row_trials import Arrangement, RowComparison
-from harness.model.case import Case, LaneFill, Scale
+from harness.model.case import Case, LaneFill
 from harness.model.device import DeviceProfile
 from harness.model.engine_traits import VIRTUAL
 from harness.model.op import Op
@@ -163,7 +163,7 @@ class VirtualEngine:
     def run_paired(self, op: Op, request: PairedRunRequest) -> PairedRun:
         """Run one case without comparing it with a reference, and with only one fill of undefined lanes."""
         case = request.case
-        with self._state_for(case) as launches:
+        with self._state_for(case, compiles_configs=request.compiles_configs) as launches:
             ending, sketches = self._execution.run_paired(op, request)
             return PairedRun(
                 case=case,
@@ -177,7 +177,7 @@ class VirtualEngine:
             )
 
     def _main_run(self, op: Op, case: Case) -> Run:
-        with self._state_for(case, is_main=True) as launches:
+        with self._state_for(case, checks_threads=True) as launches:
             ending, results = self._execution.run(op, case)
             holds_nan = any(result.nonfinite for result in results) or bool(self._execution.nans)
             return Run(
@@ -199,14 +199,16 @@ class VirtualEngine:
             )
 
     @contextmanager
-    def _state_for(self, case: Case, *, is_main: bool = False) -> Generator[VirtualCaseLaunches]:
+    def _state_for(
+        self, case: Case, *, checks_threads: bool = False, compiles_configs: bool = False
+    ) -> Generator[VirtualCaseLaunches]:
         """Hold the state of one run of a case, main run or rerun; the handler gets its former launches back.
 
-        In its main run alone, the threads of a case are checked, and all configs of a sampled case are compiled.
+        The threads of a case are checked in its main run alone.
         """
         assert self._launches is not None, "emulate a device first"
         self._chooser.requested, self._chooser.failed = case.configs, None
-        self._chooser.compiles_all = is_main and is_sampled(case) and case.scale is Scale.USUAL
+        self._chooser.compiles_all = compiles_configs
         self._chooser.autotuned.clear()
         EMULATION.parts.clear()
         self._execution.seconds = {}
@@ -215,7 +217,7 @@ class VirtualEngine:
             order=case.order,
             seed=case.seed,
             scale=case.scale,
-            checks_threads=is_main,
+            checks_threads=checks_threads,
             main_has_allocator=triton_seam.has_allocator(),
         )
         try:

@@ -73,8 +73,9 @@ class PointChecker:
             return self._execute(request)
 
         examined = self._judge.examine(self._op, case, execute)
-        if self._waits_for_compiler and examined.outcome is Outcome.ABSTAIN:
-            examined = self._judge.judge_when_compiled(self._op, examined.run)
+        is_open = examined.outcome is Outcome.ABSTAIN or self._judge.lacks_config_builds(examined.run)
+        if self._waits_for_compiler and is_open:
+            examined = self._judge.judge_when_compiled(self._op, examined.run, self._execute)
         outcome, reason = self._outcome(examined, tuple(compared))
         if self._first is None:
             self._first = case

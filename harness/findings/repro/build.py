@@ -21,6 +21,7 @@ from harness.findings.repro.program_writer import ReproducedFailure, ReproProgra
 from harness.findings.repro.reduction_check import ShowsSameFailure, written
 from harness.findings.rerun import options_for
 from harness.model.case import HARNESS_FOLDER
+from harness.model.paired_run import RunRequest
 from harness.model.run import Run, UndefinedLanes
 from harness.model.verdict import Fail
 from harness.oracles import registry
@@ -115,9 +116,13 @@ def _examine(recorded: Recorded, session: Session) -> Examination:
     (op,) = session.options.ops
     before = (recorded.preceding_case,) if recorded.preceding_case else ()
     judge = session.judge if recorded.signature is None else session.judge.only(recorded.signature.oracle)
-    examined = judge.examine(op, recorded.case, lambda request: session.pool.run_alone(request, before))
+
+    def execute(request: RunRequest) -> Run:
+        return session.pool.run_alone(request, before)
+
+    examined = judge.examine(op, recorded.case, execute)
     if recorded.signature is not None and Need.RESOURCES in registry.traits_of(recorded.signature.oracle).needs:
-        examined = judge.judge_when_compiled(op, examined.run)
+        examined = judge.judge_when_compiled(op, examined.run, execute)
     return examined
 
 
