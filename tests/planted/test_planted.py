@@ -164,7 +164,7 @@ def first_of_each_oracle() -> set[Path]:
     return set({runpy.run_path(str(file))["ORACLE"]: file for file in reversed(RUNNABLE)}.values())
 
 
-SEARCHED = params(FILES, also_nightly=[file for file in FILES if file not in first_of_each_oracle()])
+SEARCHED = params(FILES, also_nightly=set(FILES) - first_of_each_oracle())
 """`make test` searches one bug of each oracle; the others it only replays."""
 
 
