@@ -35,10 +35,27 @@ DEPENDENT = tuple(
 """Rooms and files whose tests run with both Tritons.  A test elsewhere opts in with the marker `both`."""
 
 
+def depends(path: Path) -> bool:
+    return any(path.is_relative_to(dependent) for dependent in DEPENDENT)
+
+
+def is_unread(path: Path, marks: str) -> bool:
+    """Report if a run with these marks needs no test of a file, since it runs those for both Tritons alone.
+
+    Reading the other files takes as long as many of the tests.
+    """
+    wants_both = "both" in marks.split(" and ") and path.name.startswith("test_")
+    return wants_both and not depends(path) and "mark.both" not in path.read_text(encoding="utf-8")
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    return is_unread(collection_path, config.getoption("markexpr") or "") or None
+
+
 @pytest.hookimpl(tryfirst=True)  # before pytest selects by marker
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
-        if any(item.path.is_relative_to(path) for path in DEPENDENT):
+        if depends(item.path):
             item.add_marker(pytest.mark.both)
 
 

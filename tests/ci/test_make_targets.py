@@ -8,7 +8,7 @@ import subprocess
 import pytest
 
 from tests.cli.command_line import ROOT
-from tests.conftest import DEPENDENT
+from tests.conftest import DEPENDENT, depends, is_unread
 
 TESTS = ROOT / "tests"
 MAKE = shutil.which("make") or "/usr/bin/make"
@@ -34,7 +34,17 @@ def test_no_setting_of_pytest_selects_a_part_of_the_tests(pytestconfig: pytest.C
     assert pytestconfig.getini("testpaths") == ["tests"]
     assert not SELECTING & {word.split("=")[0] for word in pytestconfig.getini("addopts")}
     texts = [path.read_text(encoding="utf-8") for path in (ROOT / "conftest.py", *TESTS.rglob("conftest.py"))]
-    assert not [text for text in texts if re.search(r"collect_ignore|pytest_ignore_collect|pytest_deselected", text)]
+    assert not [text for text in texts if re.search(r"collect_ignore|pytest_deselected", text)]
+    assert sum(text.count("pytest_ignore_collect") for text in texts) == 1
+
+
+def test_files_stay_unread_only_where_all_tests_are_for_both_tritons() -> None:
+    files = [*TESTS.rglob("test_*.py")]
+    for marks in ("", "not nightly", "not slow and not nightly", "both or slow", "not both"):
+        assert not [file for file in files if is_unread(file, marks)]
+    unread = {file for file in files if is_unread(file, "both and not nightly")}
+    marked = {file for file in files if re.search(r"mark\.both\b", file.read_text(encoding="utf-8"))}
+    assert unread == {file for file in files if not depends(file)} - marked != set()
 
 
 def test_every_test_function_is_in_a_file_that_pytest_collects() -> None:
