@@ -12,8 +12,8 @@ JOBS ?= 2
 # A file's tests run in one process, which makes what they share only once.
 SPREAD = -n $(JOBS) --dist loadfile
 ARGS ?=
-# Tests start hundreds of processes, which would compile the harness anew where PYTHONDONTWRITEBYTECODE is set.
-BYTECODE = $(BIN)/python -m compileall -q harness
+# Hundreds of test processes would compile the harness and its tests anew where the environment sets this.
+export PYTHONDONTWRITEBYTECODE :=
 # Of a part of the tests (ARGS), perhaps none depends on Triton: pytest ends with 5 then.
 PERHAPS_NONE = $(if $(ARGS), || [ $$? -eq 5 ])
 
@@ -37,12 +37,10 @@ fuzz: setup ## find a real bug of a released library on an emulated Blackwell GP
 	$(BIN)/python ci/demo.py $(ARGS)
 
 test: setup setup-3.9 ## the tests of every change: with Triton 3.6.0, and what depends on it with 3.9.0
-	$(BYTECODE)
 	$(BIN)/python -m pytest $(SPREAD) -m 'not nightly' $(ARGS)
 	$(VENV_39)/bin/python -m pytest $(SPREAD) -m 'both and not nightly' $(ARGS)$(PERHAPS_NONE)
 
 test-all: setup setup-3.9 ## every test, with Triton 3.6.0 and with 3.9.0: what CI runs each night
-	$(BYTECODE)
 	$(BIN)/python -m pytest $(SPREAD) $(ARGS)
 	$(VENV_39)/bin/python -m pytest $(SPREAD) $(ARGS)
 
