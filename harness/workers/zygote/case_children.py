@@ -1,7 +1,7 @@
 """Runs of a case in a child process of the worker, for cases whose op is called in a forked or in a spawned child.
 
 A forked child has the worker's memory: the library with what it set at import.  A spawned child is a new interpreter,
-which loads engine, device, suites and libraries again.
+which loads engine, device, the op's suite and its libraries again.
 """
 
 import os
@@ -9,7 +9,7 @@ import subprocess
 import sys
 import traceback
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from signal import Signals
 
 from harness import wire
@@ -84,7 +84,8 @@ def _forked(engine: str, request: RunRequest, run: Callable[[], Run]) -> Run:
 
 
 def _spawned(loaded: Loaded, request: RunRequest) -> Run:
-    orders = SpawnOrders(spec=loaded.spec, kind=kind_of(request).name, request=wire.request_to_json(request))
+    spec = replace(loaded.spec, suites=(loaded.ops[case_of(request).op].suite,))
+    orders = SpawnOrders(spec=spec, kind=kind_of(request).name, request=wire.request_to_json(request))
     # Not a pipe: nobody would read it while the child writes, and it holds 64 KiB.
     with os.fdopen(os.memfd_create("answer"), "rb") as file:
         process = subprocess.Popen(
@@ -118,7 +119,7 @@ def _unanswered(request: RunRequest, engine: str, ending: Crashed | Unsupported)
 
 
 def main() -> None:
-    """Load everything as a fork server does, and run one request."""
+    """Load as a fork server does, and run one request."""
     linux.die_with(os.getppid())
     orders = wire.from_json(sys.stdin.buffer.read(), SpawnOrders)
     loaded = load(orders.spec, prepare(orders.spec.engine))

@@ -11,7 +11,7 @@ from harness.model.case import CallContext
 from harness.model.paired_run import PairedRun, PairedRunRequest
 from harness.model.run import Completed, Crashed, Refused, Unsupported
 from harness.workers.pool import Pool
-from tests.workers.setting import DEADLINE_S, case, specs
+from tests.workers.setting import DEADLINE_S, MISCHIEF, case, specs
 
 IN_WORKER, IN_CHILD, LOADED_HERE = 3, 4, 100
 """The worker is a child of the device's server, which is a child of the shared zygote."""
@@ -36,6 +36,32 @@ def test_a_forked_child_has_what_its_parent_loaded(pool: Pool) -> None:
 def test_a_spawned_child_loads_everything_again(pool: Pool) -> None:
     spawned = replace(case("age"), context=CallContext.SPAWNED)
     assert pool.run(spawned).seconds["result"] == IN_CHILD + LOADED_HERE
+
+
+COUNTING = """
+from pathlib import Path
+
+from harness.suite import op, tokens
+
+with Path(LOADS).open("a") as file:
+    print("loaded", file=file)
+
+@op(dims={"rows": tokens()}, inputs={})
+def counting(rows):
+    return rows
+
+@counting.reference
+def _():
+    pass
+"""
+
+
+def test_a_spawned_child_loads_no_suite_but_its_own(scratch: Path, tmp_path: Path) -> None:
+    loads, other = tmp_path / "loads.txt", tmp_path / "other.py"
+    other.write_text(COUNTING.replace("LOADS", repr(str(loads))), encoding="utf-8")
+    with Pool(specs(scratch, suites=(str(other), MISCHIEF)), processes=1, time_limit_s=DEADLINE_S) as pool:
+        assert pool.run(replace(case("good"), context=CallContext.SPAWNED)).ending == Completed()
+    assert loads.read_text(encoding="utf-8") == "loaded\n"
 
 
 @pytest.mark.parametrize("context", [CallContext.FORKED, CallContext.SPAWNED])
