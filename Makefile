@@ -9,8 +9,8 @@ VENV := .venv
 VENV_39 := .venv-triton39
 BIN := $(VENV)/bin
 JOBS ?= 2
-# A file's tests run in one process, which makes what they share only once.
-SPREAD = -n $(JOBS) --dist loadfile
+# A file's tests run in one process, which makes what they share only once.  `tests/conftest.py` orders the files.
+SPREAD = -n $(JOBS) --dist loadfile --no-loadscope-reorder
 ARGS ?=
 # Hundreds of test processes would compile the harness and its tests anew where the environment sets this.
 export PYTHONDONTWRITEBYTECODE :=

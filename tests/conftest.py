@@ -54,9 +54,12 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 @pytest.hookimpl(tryfirst=True)  # before pytest selects by marker
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark what depends on Triton; files with slow tests come first, so that no process has one left at the end."""
     for item in items:
         if depends(item.path):
             item.add_marker(pytest.mark.both)
+    slow = {item.path for item in items if item.get_closest_marker("slow")}
+    items.sort(key=lambda item: item.path not in slow)
 
 
 def pytest_configure() -> None:
