@@ -12,8 +12,14 @@ from dataclasses import dataclass
 from harness.workers.fork_servers.shared_zygotes import SharedZygote, SharedZygotes
 
 Of = Callable[[SharedZygotes, str], SharedZygote]
-UNREAD = ("PYTEST_CURRENT_TEST", "COLUMNS", "PYTHONPATH")
-"""`PYTHONPATH` is read at Python's start alone, and a zygote gets the search path of its parent."""
+UNREAD = (
+    *("PYTEST_CURRENT_TEST", "COLUMNS", "PYTHONPATH", "HARNESS_CACHE"),
+    *("PIP_NO_INDEX", "PIP_CONFIG_FILE", "PIP_INDEX_URL", "PIP_FIND_LINKS"),
+)
+"""`PYTHONPATH` is read at Python's start alone, and a zygote gets the search path of its parent.
+
+In `HARNESS_CACHE` the processes of a zygote keep what Inductor has compiled, which decides no result.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
