@@ -237,21 +237,21 @@ def test_tests_without_a_launch_are_not_counted(watched: Watched) -> None:
 def test_the_launch_of_a_finding_repeats_alone(watched: Watched) -> None:
     finding = watched.finding("bounds", "past_the_end")
     assert finding["confirmation"] == "confirmed"
-    done = watched.project.process("replay", finding["id"])
+    done = watched.project.harness("replay", finding["id"])
     assert (done.status, done.err) == (1, "")
     assert done.out.endswith(f"{finding['id']} fails again\n")
     kernels = watched.project.folder / "kernels.py"
     before = kernels.read_text(encoding="utf-8")
     kernels.write_text(before.replace("at < N + 1", "at < N"), encoding="utf-8")
     try:
-        assert watched.project.process("replay", finding["id"]).status == 0
+        assert watched.project.harness("replay", finding["id"]).status == 0
     finally:
         kernels.write_text(before, encoding="utf-8")
 
 
 def test_a_region_of_a_launch_says_how_to_get_sizes(watched: Watched) -> None:
     finding = watched.finding("bounds", "past_the_end")
-    done = watched.project.process("region", finding["id"])
+    done = watched.project.harness("region", finding["id"])
     assert (done.status, done.out, len(done.err.splitlines())) == (2, "", 1)
     assert f"draft a suite by harness init --from {finding['id']}" in done.err
 
@@ -260,7 +260,7 @@ def test_a_launch_that_was_not_recorded_says_how_to_repeat_its_test(watched: Wat
     finding = watched.finding("bounds", "inner")
     repeat = "harness run --device h200 -- pytest test_kernels.py::test_kernel_inside_a_function"
     assert (finding["confirmation"], finding["replay"]) == ("not tried", repeat)
-    done = watched.project.process("replay", finding["id"])
+    done = watched.project.harness("replay", finding["id"])
     assert (done.status, done.out) == (2, "")
     assert done.err == f"harness: {finding['id']} has no recorded launch: repeat its test by {repeat}\n"
 
@@ -280,9 +280,9 @@ def test_the_option_of_pytest_runs_it_again_under_the_harness(tmp_path: Path) ->
     ]
 
 
-@pytest.mark.both
 @pytest.mark.parametrize(
-    ("kernel", "status", "expected"), [("add_one", 0, 0), ("add_one", 5, 5), ("past_the_end", 0, 1)]
+    ("kernel", "status", "expected"),
+    [("add_one", 0, 0), ("add_one", 5, 5), pytest.param("past_the_end", 0, 1, marks=pytest.mark.both)],
 )
 def test_a_script_ends_with_its_own_status_or_1(tmp_path: Path, kernel: str, status: int, expected: int) -> None:
     project = Project(tmp_path)
