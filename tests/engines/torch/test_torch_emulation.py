@@ -15,7 +15,9 @@ def facts(slug: str) -> Any:
     return report_of("program_torch_facts.py", slug)
 
 
-@pytest.mark.parametrize("slug", ["h200", "rtx-pro-6000", "mi300x", "rx-9070-xt"])
+@pytest.mark.parametrize(
+    "slug", ["h200", pytest.param("rtx-pro-6000", marks=pytest.mark.nightly), "mi300x", "rx-9070-xt"]
+)
 def test_torch_describes_the_emulated_device(slug: str) -> None:
     profile = find(slug)
     is_amd = profile.vendor is Vendor.AMD
