@@ -232,6 +232,7 @@ class CompileAhead:
         """Load the GPUs' side while the first kernels are compiled, so that both are ready at once."""
         with suppress(HarnessError, RuntimeError):  # the first case there meets the error again, or the pool is closed
             self._gpus.prepare(device)
+        self._idle_time.begin()
 
     def _prepare_compilers(self, device: DeviceProfile) -> None:
         """End the head start some time after the compilers have loaded, if none is done by then."""
@@ -279,6 +280,7 @@ class CompileAhead:
         on_gpu.add_done_callback(lambda run: self._finish(run, done))
 
     def _finish(self, run: Future[Run], done: "_AheadFuture") -> None:
+        self._idle_time.begin()
         self._idle_time.change_running(-1)
         if (run.cancelled() and done.is_dropped) or not done.set_running_or_notify_cancel():
             return

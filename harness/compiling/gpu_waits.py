@@ -41,7 +41,10 @@ class HeadStart:
 
 
 class IdleTime:
-    """The time in which GPUs were idle while kernels were being compiled for them."""
+    """The time in which GPUs were idle while kernels were being compiled for them.
+
+    Nothing counts before `begin`: until its own process has loaded, a GPU does not wait for a compiler.
+    """
 
     def __init__(self, count: int) -> None:
         """`count` is how many cases the GPUs run at once."""
@@ -50,8 +53,15 @@ class IdleTime:
         self._compiling = self._running = 0
         """Cases that are with the compilers, and with the GPUs or queued there."""
         self._last_s: float | None = None
+        """The moment up to which time is accounted for; None before `begin`."""
         self._total_s = self._waited_s = 0.0
         """Summed over all GPUs."""
+
+    def begin(self) -> None:
+        """Count from now on; later calls change nothing."""
+        with self._lock:
+            if self._last_s is None:
+                self._last_s = monotonic()
 
     def change_compiling(self, by: int) -> None:
         """Note that so many more cases are with the compilers."""
@@ -76,9 +86,11 @@ class IdleTime:
             return self._waited_s / self._total_s if self._total_s else 0.0
 
     def _account(self) -> None:
-        """Account for the time since the last change, unless there was no case at all."""
+        """Account for the time since the last change, unless there was no case at all; after `begin`."""
+        if self._last_s is None:
+            return
         now = monotonic()
-        if self._last_s is not None and (self._compiling or self._running):
+        if self._compiling or self._running:
             passed = now - self._last_s
             self._total_s += self._count * passed
             if self._compiling:
