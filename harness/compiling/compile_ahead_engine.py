@@ -7,6 +7,7 @@ and see the device that the cuda engine emulates.  Results are uninitialised mem
 import os
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from time import perf_counter
 from typing import Any
@@ -24,12 +25,15 @@ from harness.engines.triton.later_stages import target
 from harness.engines.virtual.engine import VirtualEngine
 from harness.engines.virtual.launches import VirtualCaseLaunches
 from harness.execution.execution import DrawnTensors, Execution
+from harness.execution.gpu_judging import MOST_WITH_ROWS
+from harness.execution.reruns import asks_for_other_rows
+from harness.execution.row_trials import arrangements
 from harness.model.case import Case, Scale
 from harness.model.device import DeviceProfile
 from harness.model.engine_traits import COMPILE_AHEAD
 from harness.model.kernel_assembly import KernelAssembly
 from harness.model.op import Op
-from harness.model.run import Completed, Run
+from harness.model.run import Completed, Ending, Run
 
 LOCKS = "being-compiled"
 """The folder of Triton's cache that holds a lock for each build."""
@@ -72,21 +76,32 @@ class CompileAheadEngine(VirtualEngine):
         triton_seam.assemble_otherwise(assembly, self._gpu.arch)
 
     def run(self, op: Op, case: Case) -> Run:
-        """Compile the kernels that the case launches; `seconds["compile"]` is how long it waited for compilers."""
+        """Compile the kernels that the case, and its row check, launch.
+
+        `seconds["compile"]` is how long it waited for compilers.
+        """
         if case.scale is Scale.OVERSIZED:  # the cuda engine does not run such cases
             return Run(case=case, engine=self.traits.name, ending=Completed())
-        with self._launching(case) as launches, self._collector.collecting() as builds:
-            ending = self._execution.run_unread(op, case)
-        began = perf_counter()
-        if builds:
-            self._lots.compile_all(builds.values())
-            # What did not compile, or has no result yet on which host code depends, is compiled at its call.
-            with self._launching(case) as launches:
-                ending = self._execution.run_unread(op, case)
-            seconds = perf_counter() - began
-        else:
-            seconds = launches.seconds.get("front_end", 0.0)
+        execution = self._execution
+        assert isinstance(execution, Execution)
+        ending, seconds = self._compile(case, partial(execution.run_unread, op, case))
+        if isinstance(ending, Completed) and self._instrumentation is None and _may_check_rows(op, case):
+            for arrangement in arrangements(op, case)[2]:
+                seconds += self._compile(arrangement.case, partial(execution.run_rows_unread, op, arrangement))[1]
         return Run(case=case, engine=self.traits.name, ending=ending, seconds={"compile": seconds})
+
+    def _compile(self, case: Case, call: Callable[[], Ending]) -> tuple[Ending, float]:
+        """Compile what a call of this case launches; return how it ended, and the seconds of compilation."""
+        with self._launching(case) as launches, self._collector.collecting() as builds:
+            ending = call()
+        if not builds:
+            return ending, launches.seconds.get("front_end", 0.0)
+        began = perf_counter()
+        self._lots.compile_all(builds.values())
+        # What did not compile, or has no result yet on which host code depends, is compiled at its call.
+        with self._launching(case):
+            ending = call()
+        return ending, perf_counter() - began
 
     @contextmanager
     def _launching(self, case: Case) -> Generator[VirtualCaseLaunches]:
@@ -94,6 +109,11 @@ class CompileAheadEngine(VirtualEngine):
         with self._state_for(case) as launches:
             self._chooser.compiles_all = False
             yield launches
+
+
+def _may_check_rows(op: Op, case: Case) -> bool:
+    """Return True if the cuda engine may run rows of the case in other company."""
+    return asks_for_other_rows(op, case) and op.largest_input(case.dims) <= MOST_WITH_ROWS
 
 
 class Uncompared(Execution):

@@ -187,6 +187,13 @@ class Execution(CaseExecution):
         """Run rows of a case in other company; call it after `run` of the case, and before that of another one."""
         return self._ended(op, lambda: self._row_comparison(op, arrangement, axes), RowComparison())
 
+    def run_rows_unread(self, op: Op, arrangement: Arrangement) -> Ending:
+        """Run rows of a case in other company for what the calls leave or launch; the case itself need not have run."""
+        drawn = DrawnTensors(inputs=arrangement.inputs)
+        return self._ended(op, lambda: self._compute(op, arrangement.case, is_again=True, drawn=drawn) and None, None)[
+            0
+        ]
+
     def _row_comparison(self, op: Op, arrangement: Arrangement, axes: OutputAxes) -> RowComparison:
         compared = self._compared_last
         assert compared is not None, "the case has not been compared with its definition"

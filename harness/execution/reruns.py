@@ -110,12 +110,15 @@ def needs_other_lanes(run: Run) -> bool:
 
 def needs_other_rows(op: Op, run: Run) -> bool:
     """Return True if rows of a sampled case are computed again in other company, as the op declares them."""
-    case = run.case
-    is_plain = case.scale is Scale.USUAL and case.values is not ValueDistribution.NAN_TAINTED
-    is_declared = bool(op.independent or op.sequences)
-    if not (is_declared and is_plain and is_sampled(case) and run.results and isinstance(run.ending, Completed)):
+    if not (asks_for_other_rows(op, run.case) and run.results and isinstance(run.ending, Completed)):
         return False
     return _programs(run) <= MOST_PROGRAMS_AGAIN
+
+
+def asks_for_other_rows(op: Op, case: Case) -> bool:
+    """Return True if `needs_other_rows` may hold for a run of this case."""
+    is_plain = case.scale is Scale.USUAL and case.values is not ValueDistribution.NAN_TAINTED
+    return bool(op.independent or op.sequences) and is_plain and is_sampled(case)
 
 
 def needed_autotuner_check(op: Op, run: Run) -> Rerun | None:

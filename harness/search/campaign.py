@@ -14,6 +14,7 @@ from operator import itemgetter
 from queue import Empty, SimpleQueue
 from typing import Protocol, TypeVar
 
+from harness.execution.reruns import asks_for_other_rows
 from harness.model.case import Case, ProcessKind
 from harness.model.paired_run import PairedRun, RunRequest, request_config_builds, with_config_builds
 from harness.model.run import Completed, Deadlocked, Refused, Run, Unsupported
@@ -84,6 +85,8 @@ class _PendingCase:
     """The batch that counts it; None for variants and for former paired runs."""
     awaited: set[Future[Run]]
     is_value_variant: bool = False
+    compiles_first: bool = False
+    """True for a value variant whose own row check may need builds that its family has not compiled."""
     needs_awaited: bool = False
     """True if the awaited runs decide the verdict, so that they are not dropped at the deadline."""
     run: Run | None = None
@@ -100,7 +103,8 @@ class Campaign:
         self._judge = judge
         self._observer = observer
         self._max_pending = KEEP_BUSY * (workers.processes + workers.compilers)
-        self._submit_compiled = workers.submit_compiled or workers.runner.submit
+        self._compiled_first = KEEP_BUSY * workers.compilers
+        self._submit_compiled = workers.submit_compiled
         self._pace = VariantPace(workers.processes)
         self._queue = CaseQueue(plan)
         self.statistics.dropped_cases = self._queue.dropped_cases
@@ -202,8 +206,7 @@ class Campaign:
         submitted = False
         variants = [pending for pending in self._pending.values() if pending.is_value_variant]
         usual = len(self._pending) - len(variants)
-        running = sum(pending.run is None for pending in variants)
-        may_have_paired_runs = len(variants) - running < self._pace.most
+        running = sum(pending.run is None and not pending.compiles_first for pending in variants)
         most = self._pace.at_once if self._plan.adds_variants else 0
         while usual < self._max_pending and not self._is_time_up() and (next_one := self._queue.take()):
             batch, trial = next_one
@@ -211,22 +214,37 @@ class Campaign:
             usual += 1
             submitted = True
         while running < most and not self._is_time_up():
-            variant = self._queue.take_value_variant(may_be_sampled=may_have_paired_runs)
+            variant = self._queue.take_value_variant(may_be_sampled=self._may_sample(variants))
             if variant is None:
                 break
-            case = self._judge.as_examined(variant.case)
-            self._start(variant, None, self._submit_compiled(case), is_value_variant=True)
-            running += 1
+            variants.append(self._start_value_variant(variant))
+            running += not variants[-1].compiles_first
             submitted = True
         return submitted
 
-    def _start(self, trial: Trial, batch: int | None, future: Future[Run], *, is_value_variant: bool = False) -> None:
+    def _may_sample(self, variants: Sequence[_PendingCase]) -> bool:
+        """Return True if another value variant may wait for builds of its second runs, as some of these do."""
+        at_compilers = sum(pending.compiles_first and pending.run is None for pending in variants)
+        after_running = sum(pending.run is not None for pending in variants)
+        # What is drawn waits for the compilers behind these.
+        return at_compilers <= self._compiled_first and after_running < self._pace.most
+
+    def _start_value_variant(self, trial: Trial) -> _PendingCase:
+        case = self._judge.as_examined(trial.case)
+        compiles_first = self._submit_compiled is not None and asks_for_other_rows(trial.op, case)
+        submit = self._runner.submit if compiles_first or self._submit_compiled is None else self._submit_compiled
+        pending = self._start(trial, None, submit(case))
+        pending.is_value_variant, pending.compiles_first = True, compiles_first
+        return pending
+
+    def _start(self, trial: Trial, batch: int | None, future: Future[Run]) -> _PendingCase:
         self._latest = trial.case
         recent = self._recent.setdefault(trial.case.process, deque(maxlen=MAX_PRECEDING_CASES))
         trial = replace(trial, before=tuple(recent))
-        pending = _PendingCase(trial=trial, batch=batch, awaited={future}, is_value_variant=is_value_variant)
+        pending = _PendingCase(trial=trial, batch=batch, awaited={future})
         self._await(future, pending)
         recent.append(trial.case)
+        return pending
 
     def _is_time_up(self) -> bool:
         if self._time_up_at is None and isinstance(budget := self._plan.budget, TimeBudget):

@@ -16,7 +16,9 @@ from harness.engines.cuda.emulation import compiler_environment
 from harness.engines.cuda.gpus.inventory import RealGpu, profile_of
 from harness.engines.triton.triton_seam import FULL_CACHE_SUFFIX
 from harness.execution import counter_numbers
-from harness.execution.paired_run_policy import is_sampled
+from harness.execution.paired_run_policy import UNSAMPLED_SEED, is_sampled
+from harness.execution.reruns import asks_for_other_rows
+from harness.execution.row_trials import arrangements
 from harness.model.case import Case, DType
 from harness.model.device import DeviceProfile
 from harness.model.engine_traits import COMPILE_AHEAD, CUDA
@@ -113,6 +115,18 @@ def test_the_config_that_is_launched_is_compiled_and_no_other(tmp_path: Path) ->
     (run,) = sized_runs_of(tmp_path, [case])
     assert run.ending == Completed()
     assert len(list(tmp_path.rglob("*.cubin"))) == 1
+
+
+def test_builds_of_a_row_check_are_compiled_ahead(tmp_path: Path) -> None:
+    (op,) = (op for op in SIZED if op.name == "has_rows")
+    case = Case(op=op.id, dims={"T": 2, "D": 16}, dtype=DType.FP16, device=BLACKWELL, seed=0)
+    assert asks_for_other_rows(op, case)
+    _, _, trials = arrangements(op, case)
+    assert [trial.case.dims["T"] for trial in trials] == [1]  # Triton compiles a size of 1 as a constant
+    unchecked, checked = sized_runs_of(tmp_path, [replace(case, seed=UNSAMPLED_SEED), case])
+    assert (unchecked.ending, checked.ending) == (Completed(), Completed())
+    both_gpus = 2  # the hardware, and the emulated GPU, on which a build must fit too
+    assert len(list(tmp_path.rglob("*.cubin"))) == 2 * both_gpus
 
 
 @pytest.mark.nightly

@@ -6,6 +6,8 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
+from harness.execution.paired_run_policy import ONE_CASE_IN
+from harness.execution.reruns import asks_for_other_rows
 from harness.model.case import Case
 from harness.model.op import Dim
 from harness.model.paired_run import PairedRunRequest, RunRequest, SecondRun, case_of
@@ -16,6 +18,8 @@ from harness.search.campaign_plan import CampaignPlan, TimeBudget
 from harness.search.campaign_statistics import CampaignStatistics
 from harness.search.judge import Judge
 from harness.search.variant_pace import VALUE_VARIANTS_PER_PROCESS
+from harness.search.variants import value_variants
+from harness.workers.dispatcher import KEEP_BUSY
 from tests.search.fakes import DEVICE, OP, DifferingRunner, FaultingRunner, ImmediateRunner, Silent, clean
 
 LONG_S = 0.3
@@ -25,6 +29,10 @@ SAMPLED = replace(PLAN, second_runs=frozenset({SecondRun.SM_COUNT}))
 """A plan whose first case has a paired run."""
 OTHER_SM_COUNTS = Judge(oracles=(registry.find("sm-invariance"),))
 """A judge that requests a paired run for one case in eight."""
+NO_PAIRED_RUNS = Judge(oracles=(registry.find("write-overlap"),))
+COMPILERS = 3
+MANY = 256
+"""More variants than the first case of a test has in its turn."""
 
 
 @dataclass
@@ -140,3 +148,40 @@ def test_at_the_deadline_a_hardware_fault_is_still_rerun_unoptimised() -> None:
     assert sighting.fail.message.endswith("it ends so, too, where ptxas does not optimise")
     (counts,) = statistics.ops.values()
     assert sighting.count == statistics.cases == watcher.released + counts.oversized  # those have no paired run
+
+
+def test_variants_whose_row_checks_need_other_builds_are_compiled_first() -> None:
+    def run_variant(case: Case) -> Run:
+        compiled.append(case)
+        return clean(case)
+
+    class Enough(Silent):
+        def tick(self, statistics: CampaignStatistics, latest: Case | None) -> None:
+            del statistics, latest
+            if len(compiled) >= 2 * ONE_CASE_IN * KEEP_BUSY * COMPILERS:
+                campaign.stop()
+
+    class BusyCompilers(ImmediateRunner):
+        """Compilers that do not come to an end with variants."""
+
+        def submit(self, request: RunRequest) -> Future[Run]:
+            case = case_of(request)
+            if case.digest in variants:
+                waiting.append(case)
+                return Future[Run]()
+            variants.update(variant.digest for variant in value_variants(op, case, MANY))
+            return super().submit(request)
+
+    compiled, waiting, variants = list[Case](), list[Case](), set[str]()
+    op = replace(GROWING, independent=("T",))
+    plan = replace(PLAN, ops=(op,), budget=TimeBudget(seconds=60.0), adds_variants=True)
+    workers = CampaignWorkers(
+        runner=BusyCompilers(clean),
+        processes=1,
+        compilers=COMPILERS,
+        submit_compiled=ImmediateRunner(run_variant).submit,
+    )
+    campaign = Campaign(plan, workers, NO_PAIRED_RUNS, Enough())
+    campaign.run()
+    assert not any(asks_for_other_rows(op, case) for case in compiled)
+    assert len(waiting) == KEEP_BUSY * COMPILERS + 1, "what is drawn does not wait long behind them"

@@ -1,7 +1,7 @@
 """A suite of autotuned matrix products whose configs may exceed the 99 KiB of shared memory of the emulated GPU.
 
 One of two configs of `second_fits` fits there, and none of `none_fits`.  The only config of `fits_there` fits as
-compiled for that GPU, and needs more on a Hopper.
+compiled for that GPU, and needs more on a Hopper.  `has_rows` is the same op with independent rows.
 """
 
 from typing import Any
@@ -33,6 +33,14 @@ def fits_there(x: Any, w: Any) -> Any:
     return sized_kernels.product(x, w, sized_kernels.fits_there)
 
 
+@op(dims=DIMS, inputs=XW, dtypes=(DType.FP16,), independent=("T",))
+def has_rows(x: Any, w: Any) -> Any:
+    from tests.engines.cuda import sized_kernels
+
+    return sized_kernels.product(x, w, sized_kernels.fits_there)
+
+
+@has_rows.reference
 @fits_there.reference
 @second_fits.reference
 @none_fits.reference

@@ -73,7 +73,7 @@ def test_a_kernel_too_large_for_the_emulated_gpu_is_named(pool_of: PoolOf) -> No
 
 
 def test_a_config_too_large_for_the_emulated_gpu_is_skipped(pool_of: PoolOf) -> None:
-    second_fits, none_fits, fits_there = load_ops((SIZED,), ())
+    second_fits, none_fits, fits_there, _ = load_ops((SIZED,), ())
     small = catalogue.find("rtx-pro-6000")
     pool = pool_of(SIZED)
 
