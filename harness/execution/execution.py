@@ -535,10 +535,10 @@ class Execution(CaseExecution):
             return ()
         *samplings, last = (USUALLY, IN_DOUBT) if is_shared else (BARE, UNROUNDED, USUALLY, IN_DOUBT)
         for sampling in samplings:
-            results = self._sampled(computed, defined, sampling)
+            results = self._sampled(computed, defined, sampling, is_shared=is_shared)
             if sampling.settles(results):
                 return results
-        return self._sampled(computed, defined, last)
+        return self._sampled(computed, defined, last, is_shared=is_shared)
 
     def _nans(self, computed: "_Computed") -> tuple[NanResult, ...]:
         """Return the results that hold NaN; none if an input holds NaN or infinity."""
@@ -551,34 +551,50 @@ class Execution(CaseExecution):
             if value.is_floating_point() and bool(value.isnan().any())
         )
 
-    def _sampled(self, computed: "_Computed", defined: "_Defined", sampling: Sampling) -> tuple[Result, ...]:
+    def _sampled(
+        self, computed: "_Computed", defined: "_Defined", sampling: Sampling, *, is_shared: bool
+    ) -> tuple[Result, ...]:
+        """Compare the results; end before the last sample if they are right whatever it is, and no other run asks."""
+        largest = max((count(truth.values) for truth in defined.truth.values()), default=0)
+        samples = _Samples(sampling=sampling, runs=sampling.runs(largest))
+        for look in sampling.looks if not is_shared else ():
+            if look < samples.runs and are_right(results := self._compared_to(computed, defined, samples, look)):
+                return results
+        return self._compared_to(computed, defined, samples, samples.runs)
+
+    def _compared_to(
+        self, computed: "_Computed", defined: "_Defined", samples: "_Samples", enough: int
+    ) -> tuple[Result, ...]:
+        """Take samples until there are enough, and compare the results with what they show."""
         with self._timed("reference"), self._computing():
-            expected = self._expect(computed, defined, sampling)
+            while len(samples.rounded) < enough:
+                self._sample(computed, defined, samples)
+            expected = self._expect(computed, defined, samples)
         with self._timed("compare"), self._computing():
             self._exact_before = {}
             self._compared_last = _ComparedCase(computed=computed, defined=defined, expected=expected)
-            noted = Noted(sketch_seed=defined.sketch_seed, has_error_map=sampling.may_blame)
+            has_error_map = samples.sampling.may_blame and enough == samples.runs
+            noted = Noted(sketch_seed=defined.sketch_seed, has_error_map=has_error_map)
             return self._compare(computed, expected, noted)
 
-    def _expect(self, computed: "_Computed", defined: "_Defined", sampling: Sampling) -> dict[str, Expected]:
-        """Return for each result the truth, the eager baseline's error, and the error that random rounding explains."""
-        op, case = computed.op, computed.case
+    def _sample(self, computed: "_Computed", defined: "_Defined", samples: "_Samples") -> None:
+        """Run the definition once more with random rounding."""
+        case, sample = computed.case, len(samples.rounded)
         limits = torch.finfo(computing_type(case.dtype))
-        partial = torch.finfo(torch.float64 if case.dtype is DType.FP64 else torch.float32).eps
         # The subnormal numbers of other types are far below any tolerance.
         spacing = limits.smallest_normal * limits.eps if case.dtype is DType.FP16 else 0.0
         products = product_epsilon(self._launches.dot_precisions())
-        rounded: list[Mapping[str, Array]] = []
-        largest = max((count(truth.values) for truth in defined.truth.values()), default=0)
-        may_overflow = False
-        for sample in range(sampling.runs(largest)):
-            seed = JITTER_SEEDS * case.seed + sample
-            unit = rounding_unit(case.dtype)
-            with Jitter(unit, seed, products=products, spacing=spacing, terms=sampling.moves_terms) as jitter:
-                jitter.partial = partial
-                jitter.records_largest = not sample and (case.dtype is DType.FP16 or case.values in FAR_FROM_ONE)
-                rounded.append(_moved(computed, defined))
-            may_overflow |= jitter.largest * HEADROOM > limits.max
+        unit, seed = rounding_unit(case.dtype), JITTER_SEEDS * case.seed + sample
+        with Jitter(unit, seed, products=products, spacing=spacing, terms=samples.sampling.moves_terms) as jitter:
+            jitter.partial = _partial(case)
+            jitter.records_largest = not sample and (case.dtype is DType.FP16 or case.values in FAR_FROM_ONE)
+            samples.rounded.append(_moved(computed, defined))
+        samples.may_overflow |= jitter.largest * HEADROOM > limits.max
+
+    def _expect(self, computed: "_Computed", defined: "_Defined", samples: "_Samples") -> dict[str, Expected]:
+        """Return for each result the truth, the eager baseline's error, and the error that random rounding explains."""
+        op, case = computed.op, computed.case
+        sampling, rounded = samples.sampling, samples.rounded
         as_tensors = defined.is_of_tensors
         eager = arrays(defined.eager(), as_tensors=as_tensors) if sampling.has_baseline else None
         neighbours = defined.neighbours() if _has_other_integers(computed, defined) else {}
@@ -596,13 +612,15 @@ class Execution(CaseExecution):
                     None if (cells := computed.undefined.get(name)) is None else ~cells.numpy(),
                     independent_of_taint(op, case, name),
                 ),
-                may_overflow=may_overflow,
+                may_overflow=samples.may_overflow,
                 baseline=NO_ERROR if eager is None else error_of([settled(name, eager[name])], truth),
-                rounding=sampling.error([settled(name, sample[name]) for sample in rounded], truth),
+                rounding=sampling.error_so_far(
+                    [settled(name, sample[name]) for sample in rounded], truth, samples.runs
+                ),
                 neighbours=neighbours.get(name),
-                samples=len(rounded),
+                samples=samples.runs,
                 checks_noise=sampling.checks_noise,
-                partial=partial,
+                partial=_partial(case),
             )
             for name, truth in defined.truth.items()
         }
@@ -690,6 +708,18 @@ class _Defined:
     """True if tensors stand for arrays of NumPy: the results are judged on a GPU."""
 
 
+@dataclass(slots=True, kw_only=True)
+class _Samples:
+    """The runs of a definition with random rounding so far."""
+
+    sampling: Sampling
+    runs: int
+    """The number of all runs, unless fewer settle the results."""
+    rounded: list[Mapping[str, Array]] = field(default_factory=list[Mapping[str, Array]])
+    """The results of each run."""
+    may_overflow: bool = False
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _ComparedCase:
     """The latest case that was compared with its definition."""
@@ -725,6 +755,11 @@ def _define(computed: _Computed, rounding: RandomRounding, *, is_shared: bool) -
         sketch_seed=case.seed if is_shared else None,
         is_of_tensors=as_tensors,
     )
+
+
+def _partial(case: Case) -> float:
+    """Return the unit in the last place of the type in which kernels of the case add up."""
+    return torch.finfo(torch.float64 if case.dtype is DType.FP64 else torch.float32).eps
 
 
 def _has_other_integers(computed: _Computed, defined: _Defined) -> bool:

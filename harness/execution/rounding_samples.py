@@ -1,5 +1,6 @@
 """The number of runs of the definition with random rounding before a result is called right or wrong."""
 
+import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
@@ -48,16 +49,36 @@ class Sampling:
     """True if terms of sums are rounded at random too, which doubles the cost of a sum.  It matters if terms cancel."""
     may_blame: bool = True
     """True if it may be the last sampling of a wrong result."""
+    looks: tuple[int, ...] = ()
+    """The numbers of runs after which results may be found right already, as `error_so_far` says."""
 
     def runs(self, elements: int) -> int:
         return next((count for limit, count in self.limits if elements <= limit), self.otherwise)
+
+    def error_so_far(self, results: Sequence[Array], truth: Truth, runs: int) -> Errors:
+        """Return the least error that all `runs` may have, of which these are the first.
+
+        A tolerance with that error and that number of runs is at most the one that follows from all of them.  So a
+        result within it is right whatever the other runs show.
+        """
+        errors = self.error(results, truth)
+        if len(results) == runs or self.error is largest_error_of:
+            return errors
+        return errors.times(math.sqrt(len(results) / runs))
 
 
 UNROUNDED = Sampling(limits=(), otherwise=0, error=error_of, checks_noise=True, settles=are_right, may_blame=False)
 """The eager baseline alone, which explains most errors, if no other run uses this run's tolerances."""
 BARE = replace(UNROUNDED, has_baseline=False)
 """Not even the baseline: most results are as near to the truth as their type can represent."""
-USUALLY = Sampling(limits=((256, 8), (4096, 4)), otherwise=1, error=error_of, checks_noise=True, settles=are_certain)
+USUALLY = Sampling(
+    limits=((256, 8), (4096, 4)),
+    otherwise=1,
+    error=error_of,
+    checks_noise=True,
+    settles=are_certain,
+    looks=(1, 2, 4),
+)
 IN_DOUBT = Sampling(
     limits=((1 << 16, 32), (1 << 20, 8)),
     otherwise=4,
@@ -65,5 +86,6 @@ IN_DOUBT = Sampling(
     checks_noise=False,
     settles=are_certain,
     moves_terms=True,
+    looks=(4, 8, 16),
 )
 """The sampling of results that are beyond their tolerance."""

@@ -65,6 +65,9 @@ class Errors:
     """One error for each tile, or a single one for all."""
     whole: float
 
+    def times(self, factor: float) -> "Errors":
+        return Errors(per_tile=factor * self.per_tile, whole=factor * self.whole)
+
 
 NO_ERROR = Errors(per_tile=np.zeros(1), whole=0.0)
 """The error of a run that was not made."""

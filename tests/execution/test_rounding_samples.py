@@ -9,7 +9,7 @@ import torch
 
 from harness.execution.execution import Execution
 from harness.execution.execution_hooks import ObservedLaunches
-from harness.execution.rounding_samples import IN_DOUBT, USUALLY, are_right, is_doubtful
+from harness.execution.rounding_samples import IN_DOUBT, USUALLY, Sampling, are_right, is_doubtful
 from harness.execution.tolerance import Truth, largest_error_of
 from harness.model.run import Result
 from tests.execution.ops_for_tests import RMS_NORM, case
@@ -54,6 +54,42 @@ def test_each_row_keeps_the_worst_of_many_runs() -> None:
 def test_most_results_get_few_runs_and_doubtful_ones_many() -> None:
     assert [USUALLY.runs(elements) for elements in (1, 256, 257, 5000)] == [8, 8, 4, 1]
     assert [IN_DOUBT.runs(elements) for elements in (1, 1 << 16, 1 << 17, 1 << 21)] == [32, 32, 8, 4]
+
+
+@pytest.mark.parametrize("sampling", [USUALLY, IN_DOUBT], ids=["usually", "in-doubt"])
+def test_the_first_samples_show_no_more_error_than_all(sampling: Sampling) -> None:
+    draws = np.random.default_rng(1)
+    truth = Truth.of(draws.normal(size=(4, 8)))
+    moved = [truth.values + draws.normal(scale=10.0 ** draws.uniform(-9, 0), size=(4, 8)) for _ in range(32)]
+    for runs in (1, 8, 32):
+        every = sampling.error(moved[:runs], truth)
+        so_far = [sampling.error_so_far(moved[:taken], truth, runs) for taken in range(1, runs + 1)]
+        assert all((some.per_tile <= every.per_tile).all() and some.whole <= every.whole for some in so_far)
+        assert (so_far[-1].per_tile.tolist(), so_far[-1].whole) == (every.per_tile.tolist(), every.whole)
+
+
+def cancelling_calls(error: float, *, compared_by_others: bool) -> tuple[int, bool]:
+    """Return how often a definition that only rounding moves runs, and whether results with an error are right."""
+    calls: list[torch.dtype] = []
+
+    def cancels(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+        calls.append(x.dtype)
+        return (x * 0 + 8192.0 - 8192.0) * w
+
+    def call(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+        return x * 0 * w + error
+
+    execution = Execution(nullcontext, launches=ObservedLaunches(is_compared=lambda _: compared_by_others))
+    _, results = execution.run(replace(RMS_NORM, call=call, reference=cancels), case(columns=8))
+    return len(calls), are_right(results)
+
+
+def test_sampling_ends_once_results_are_right_in_any_case() -> None:
+    rounding = 2.0**-13
+    truth_and_baseline, samples = 2, USUALLY.runs(24)
+    assert cancelling_calls(rounding, compared_by_others=True) == (truth_and_baseline + samples, True)
+    assert cancelling_calls(rounding, compared_by_others=False) == (truth_and_baseline + 1, True)
+    assert cancelling_calls(1.0, compared_by_others=False)[1] is False
 
 
 def definition_calls(*, wrong: bool, compared_by_others: bool) -> tuple[int, tuple[Result, ...]]:
