@@ -16,7 +16,7 @@ import torch
 from harness.engines.comparison.launches import CannotRepeat
 from harness.engines.cuda.memory.driver_memory import DeviceMemory
 from harness.engines.triton.driver import LaunchRequest, descriptor_tensor
-from harness.engines.triton.kernel_facts import BUILD_OPTIONS
+from harness.engines.triton.kernel_facts import options_of
 from harness.engines.triton.triton_seam import HardwareCannotLaunch, HardwareLauncher
 from harness.model.launch_difference import Plainer
 
@@ -51,7 +51,7 @@ class HardwareMachine:
     def _repeat(
         self, request: LaunchRequest, before: Mapping[int, bytes], plainer: Plainer | None
     ) -> dict[int, bytearray]:
-        options = {name: getattr(request.metadata, name) for name in BUILD_OPTIONS}
+        options = options_of(request.metadata)
         if plainer is Plainer.UNFUSED:
             options["enable_fp_fusion"] = False
         kernel = self._launcher.compiled(
