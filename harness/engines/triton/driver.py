@@ -6,7 +6,7 @@ machine code, and passes each launch to a handler.
 
 import itertools
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from operator import index
 from typing import Any, Protocol
@@ -47,6 +47,8 @@ class LaunchRequest:
     """True if that runtime launches the kernel only to tune it."""
     captured_at: Source | None = None
     """The caller's line from which the launch was captured into a CUDA graph, if a watched program replays it."""
+    kept: dict[object, Any] = field(default_factory=dict[object, Any], compare=False, repr=False)
+    """What a handler keeps for all launches of the same source with the same metadata; by handler."""
 
 
 def tensors_of(request: LaunchRequest) -> dict[str, torch.Tensor]:
@@ -71,8 +73,10 @@ def tensor_behind(value: object) -> object:
     Triton takes the address of every such object.  Here the address alone would not do: the memory's extent counts.
     An object that describes its storage as a tensor does is bound as it is.
     """
+    if value is None or isinstance(value, torch.Tensor | int | float):
+        return value
     address = getattr(value, "data_ptr", None)
-    if isinstance(value, torch.Tensor) or not callable(address) or hasattr(value, "untyped_storage"):
+    if not callable(address) or hasattr(value, "untyped_storage"):
         return value
     wanted, level = address(), [value]
     for _ in range(DEEPEST_WRAPPER):
@@ -244,6 +248,7 @@ class _Launcher:
         self._metadata = metadata
         self._ttir = ""
         """With the paths of this process; empty until the first launch."""
+        self._kept: dict[object, Any] = {}
 
     def __call__(self, x: int, y: int, z: int, stream: int, function: int, *rest: Any) -> None:
         _packed, launch_metadata, enter, leave, *arguments = rest
@@ -257,6 +262,7 @@ class _Launcher:
             source=self._source,
             metadata=self._metadata,
             arguments=[tensor_behind(argument) for argument in arguments],
+            kept=self._kept,
         )
         with flight_recorder.launching(
             self._source.fn.__name__, request.grid, f"num_warps: {self._metadata.num_warps}"

@@ -21,7 +21,6 @@ from harness.engines.triton.foreign_arguments import foreign_arguments
 from harness.engines.triton.kernel_facts import (
     KernelFacts,
     build_digest,
-    launch_of,
     options_of,
     read_kernel_facts,
     shape_digest,
@@ -35,6 +34,7 @@ from harness.engines.triton.triton_seam import (
     allocate_scratch,
     version,
 )
+from harness.engines.ttir.block_lines import BlockLines
 from harness.engines.ttir.flows import steered_accesses
 from harness.engines.ttir.ir import operation_names
 from harness.engines.ttir.kept_modules import KeptModules
@@ -42,7 +42,7 @@ from harness.engines.ttir.parser import parse
 from harness.engines.ttir.waiting_kernels import may_wait
 from harness.engines.virtual.binding import Binding, exact_scalar, scalar
 from harness.engines.virtual.engine_settings import STEP_LIMIT_VARIABLE, EngineSettings
-from harness.engines.virtual.executors import Executor, choose_executor
+from harness.engines.virtual.executors import ExecutionOutcome, Executor, choose_executor
 from harness.engines.virtual.grid import LaunchGrid, program_ids
 from harness.engines.virtual.machine import (
     CannotExecuteAt,
@@ -52,14 +52,19 @@ from harness.engines.virtual.machine import (
     TooManyTrips,
     TooManyTripsAt,
 )
+from harness.engines.virtual.memory.arguments import Argument
 from harness.engines.virtual.memory.events import EventCollector
 from harness.engines.virtual.memory.oversized_launch import sampled_ids
 from harness.engines.virtual.memory.stored_tensors import StoredTensor, stored_tensor
-from harness.engines.virtual.native.native_code import NativeBackend, NativeCode
+from harness.engines.virtual.native.native_code import ExecutorMode, NativeBackend, NativeCode
+from harness.engines.virtual.native.repeated_launch import LaunchValues
 from harness.engines.virtual.operations.exact_handlers import exact_handlers
+from harness.engines.virtual.operations.memory import ODD_FILL
 from harness.engines.virtual.operations.rounding_growth import RoundingGrowth
 from harness.engines.virtual.operations.table import HANDLERS
+from harness.engines.virtual.plain_arguments import PlainArguments
 from harness.engines.virtual.prepared_launch import PreparedLaunch
+from harness.engines.virtual.repeated_kernel import KeptLaunch, RepeatedKernel
 from harness.engines.virtual.synchronisation.occupancy import Occupancy, occupancy
 from harness.engines.virtual.synchronisation.residency import ResidentLaunch, stuck_error
 from harness.engines.virtual.synchronisation.thread_races import MOST_TRACED_LAUNCHES, ThreadRaceCheck
@@ -119,8 +124,8 @@ class VirtualCaseLaunches:
     stored: dict[int, StoredTensor] = field(default_factory=dict[int, StoredTensor])
     """By address of a storage of fresh memory, the view through which a launch stored to it last."""
 
-    executed: Counter[tuple[FileLines, ...]] = field(default_factory=Counter[tuple[FileLines, ...]])
-    """How many launches executed the same lines of kernels."""
+    executed: Counter[tuple[BlockLines, bytes]] = field(default_factory=Counter[tuple[BlockLines, bytes]])
+    """How many launches entered the same blocks of a kernel."""
 
     checks_threads: bool = True
     """False for a run that repeats another one, whose threads were checked."""
@@ -156,7 +161,10 @@ class VirtualCaseLaunches:
         return tuple(rest for tensor in self.stored.values() if (rest := tensor.rest()) is not None)
 
     def executed_lines(self) -> tuple[ExecutedLines, ...]:
-        return tuple(ExecutedLines(files=files, launches=launches) for files, launches in self.executed.items())
+        executed = Counter[tuple[FileLines, ...]]()
+        for (lines, entered), launches in self.executed.items():
+            executed[lines.executed(entered)] += launches
+        return tuple(ExecutedLines(files=files, launches=launches) for files, launches in executed.items())
 
     def add_seconds(self, part: str, seconds: float) -> None:
         self.seconds[part] = self.seconds.get(part, 0.0) + seconds
@@ -239,13 +247,14 @@ class Launches:
             raise
 
     def _launch(self, request: LaunchRequest) -> None:
-        case, compiled = self.case_launches, self.compiled(request)
+        case, compiled, repeated = self.case_launches, *self._kept(request)
         scratch_bytes = self._scratch_bytes(compiled, request)
         chosen = self._chosen()
         builds = tuple(map(self._config_build, chosen.builds))
-        case.launches.append(launch_of(compiled.facts, request, chosen, scratch_bytes, builds))
+        case.launches.append(repeated.record(request, chosen, scratch_bytes, builds))
         with plain_torch():
-            case.memory += foreign_arguments(request, compiled.facts.module.kernel, len(case.launches) - 1)
+            if not repeated.promises.are_kept(request.arguments):
+                case.memory += foreign_arguments(request, compiled.facts.module.kernel, len(case.launches) - 1)
         if self._growth is not None:
             self._growth.begin(len(case.launches) - 1)
         if scratch_bytes:
@@ -289,6 +298,14 @@ class Launches:
         )
 
     # --- kernels ---
+
+    def _kept(self, request: LaunchRequest) -> "tuple[CompiledTtir, RepeatedKernel]":
+        """Return what launches of the request's kernel have in common; computed anew if it is another kernel."""
+        kept = request.kept.get(self)
+        if kept is None or not kept[1].is_of(request):
+            compiled = self.compiled(request)
+            kept = request.kept[self] = compiled, RepeatedKernel(compiled.facts, request)
+        return kept
 
     def compiled(self, request: LaunchRequest) -> "CompiledTtir":
         options = options_of(request.metadata)
@@ -369,16 +386,25 @@ class Launches:
         is_refused = case.is_oversized and not grid.is_launchable(self.device, threads)
         if not grid.programs or is_refused:
             return
-        began = time.perf_counter()
+        began, repeated = time.perf_counter(), self._kept(request)[1]
+        plain = self._plain_arguments(compiled, repeated, request)
+        if plain is not None and self._repeat(compiled, repeated, request, plain):
+            case.add_seconds("execution", time.perf_counter() - began)
+            return
+        launch = self._execute_bound(compiled, request, grid, began)
+        if plain is not None and case.launches[-1].executor == "native":
+            self._keep(compiled, repeated, plain, launch)
+
+    def _execute_bound(
+        self, compiled: "CompiledTtir", request: LaunchRequest, grid: LaunchGrid, began: float
+    ) -> PreparedLaunch:
+        """Bind the arguments of a launch and execute it; `began` is the time at which the launch did."""
+        case = self.case_launches
         launch = self.prepare(compiled, request, grid)
         began += self._check_threads(compiled, launch)
         for argument in launch.binding.written:
             if argument.buffer is not None:
-                case.writers[argument.buffer.address] = (launch.kernel, argument.name)
-                store = LastStore(launch=case.launches[-1], index=len(case.launches) - 1, argument=argument.name)
-                self.on_store(argument.buffer.address, store)
-                if (tensor := stored_tensor(argument, len(case.launches) - 1)) is not None:
-                    case.stored[argument.buffer.address] = tensor
+                self._note_store(launch.kernel, argument, argument.buffer.address, argument.buffer.poison)
         steering = _Steering.of(launch, tensors_of(request)) if case.is_oversized else None
         resident = self.resident(compiled, request, launch)
         events = EventCollector()
@@ -388,7 +414,8 @@ class Launches:
             if getattr(request.metadata, "launch_cooperative_grid", False):
                 resident.check_cooperative()
             outcome = executor.run()
-            case.launches[-1] = replace(case.launches[-1], executor=outcome.executor, cut=outcome.was_cut)
+            if outcome != ExecutionOutcome():
+                case.launches[-1] = replace(case.launches[-1], executor=outcome.executor, cut=outcome.was_cut)
             if steering is not None:
                 steering.mark_results(launch, is_whole=not outcome.was_cut and len(launch.ids) == grid.programs)
             case.deadlocked = outcome.deadlocked or case.deadlocked
@@ -403,11 +430,79 @@ class Launches:
         if case.deadlocked is not None:
             raise stuck_error(case.deadlocked)
         _end_watched(watched, launch)
+        return launch
+
+    # --- launches like an earlier one, in native code ---
+
+    def _plain_arguments(
+        self, compiled: "CompiledTtir", repeated: RepeatedKernel, request: LaunchRequest
+    ) -> PlainArguments | None:
+        """Return the arguments of a launch that may be like another one; None if it is executed in its own way."""
+        is_usual = self.case_launches.scale is Scale.USUAL and self._exact is None and self.handlers is HANDLERS
+        has_native = isinstance(self.native, NativeCode) and self.native.choice is not ExecutorMode.NUMPY
+        if not is_usual or not has_native or launch_watchers or repeated.parameters is None:
+            return None
+        if compiled.may_wait or compiled.facts.atomics or getattr(request.metadata, "launch_cooperative_grid", False):
+            return None
+        with plain_torch():
+            return repeated.parameters.read(request.arguments)
+
+    def _keep(
+        self, compiled: "CompiledTtir", repeated: RepeatedKernel, plain: PlainArguments, launch: PreparedLaunch
+    ) -> None:
+        """Keep what repeats a launch that native code has just executed."""
+        assert isinstance(self.native, NativeCode)
+        if (native := self.native.repeatable(launch)) is not None:
+            kept = KeptLaunch(native, may_race=compiled.threads.may_race(launch))
+            repeated.keep(plain.pattern, self.native, kept)
+
+    def _repeat(
+        self, compiled: "CompiledTtir", repeated: RepeatedKernel, request: LaunchRequest, plain: PlainArguments
+    ) -> bool:
+        """Execute a launch as an earlier one with the same pattern of arguments; return False if that is impossible.
+
+        Memory is unchanged then.
+        """
+        case, kept = self.case_launches, repeated.repeatable(plain.pattern, self.native)
+        if kept is None or (kept.may_race and self._is_traced(compiled)):
+            return False
+        table = kept.native.table
+        values = LaunchValues(
+            request.grid,
+            ODD_FILL if case.lane_fill is LaneFill.ODD else 0,
+            plain.addresses,
+            [self._poison_of(address) for address in plain.addresses],
+            plain.numbers,
+        )
+        if not kept.native.run(values):
+            repeated.drop(plain.pattern)
+            return False
+        kernel, number = request.source.fn.__name__, len(case.launches) - 1
+        case.launches[-1] = repeated.native_record(case.launches[-1])
+        for at in table.written:
+            self._note_store(kernel, table.arguments[at], values.addresses[at], values.poisons[at])
+        if table.has_events:
+            events = EventCollector()
+            table.report(events)
+            arguments = self._binder(compiled, request)().arguments
+            case.memory += events.finish(kernel, number, arguments, compiled.facts.module.source)
+        if any(table.entered):
+            case.executed[compiled.facts.lines, bytes(table.entered)] += 1
+        return True
+
+    def _note_store(self, kernel: str, argument: Argument, address: int, poison: Poison | None) -> None:
+        """Note that the launch under way may store through an argument, into the storage at an address."""
+        case = self.case_launches
+        number = len(case.launches) - 1
+        case.writers[address] = (kernel, argument.name)
+        self.on_store(address, LastStore(launch=case.launches[-1], index=number, argument=argument.name))
+        if (tensor := stored_tensor(argument, address, poison, number)) is not None:
+            case.stored[address] = tensor
 
     def _count_lines(self, compiled: "CompiledTtir", launch: PreparedLaunch) -> None:
         """Count the lines that the launch has executed; an engine without TTIR's blocks has none."""
         if any(launch.context.entered):
-            self.case_launches.executed[compiled.facts.lines.executed(launch.context.entered)] += 1
+            self.case_launches.executed[compiled.facts.lines, bytes(launch.context.entered)] += 1
 
     def resident(self, compiled: "CompiledTtir", request: LaunchRequest, launch: PreparedLaunch) -> ResidentLaunch:
         """Return a launch with the numbers of programs that the GPU holds."""
@@ -443,9 +538,9 @@ class Launches:
     def _check_threads(self, compiled: "CompiledTtir", launch: PreparedLaunch) -> float:
         """Look for races between the threads of a program, before the launch changes memory; return the seconds."""
         case, build = self.case_launches, compiled.facts.build
-        if not case.checks_threads or launch.is_exact or launch.is_oversized:
+        if not self._is_traced(compiled) or launch.is_exact or launch.is_oversized:
             return 0.0
-        if case.traced.get(build, 0) >= MOST_TRACED_LAUNCHES or not compiled.threads.may_race(launch):
+        if not compiled.threads.may_race(launch):
             return 0.0
         case.traced[build] = case.traced.get(build, 0) + 1
         began = time.perf_counter()
@@ -457,12 +552,22 @@ class Launches:
         case.add_seconds("threads", seconds)
         return seconds
 
+    def _is_traced(self, compiled: "CompiledTtir") -> bool:
+        """Return True if the next launch of a build is traced where the threads of a program may race."""
+        case = self.case_launches
+        return case.checks_threads and case.traced.get(compiled.facts.build, 0) < MOST_TRACED_LAUNCHES
+
+    def _binder(self, compiled: "CompiledTtir", request: LaunchRequest) -> Callable[[], Binding]:
+        """Return what binds the arguments of a launch."""
+        arguments = dict(zip(request.source.fn.arg_names, request.arguments, strict=False))
+        make_scalar = scalar if self._exact is None else exact_scalar
+        kernel = compiled.facts.module.kernel
+        return partial(Binding, kernel, request.source.signature, arguments, self._poison_of, make_scalar)
+
     def prepare(self, compiled: "CompiledTtir", request: LaunchRequest, grid: LaunchGrid) -> PreparedLaunch:
         case = self.case_launches
         module = compiled.facts.module
-        arguments = dict(zip(request.source.fn.arg_names, request.arguments, strict=False))
-        make_scalar = scalar if self._exact is None else exact_scalar
-        bind = partial(Binding, module.kernel, request.source.signature, arguments, self._poison_of, make_scalar)
+        bind = self._binder(compiled, request)
         return PreparedLaunch(
             kernel=request.source.fn.__name__,
             text=compiled.facts.text,

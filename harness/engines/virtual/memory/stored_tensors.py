@@ -43,18 +43,20 @@ class StoredTensor:
         )
 
 
-def stored_tensor(argument: Argument, launch: int) -> StoredTensor | None:
-    """Return the tensor of an argument; None if its memory is not fresh, or poisoned as another type."""
-    buffer = argument.buffer
-    if buffer is None or buffer.poison is None or buffer.poison.size != argument.element_bytes:
+def stored_tensor(argument: Argument, address: int, poison: Poison | None, launch: int) -> StoredTensor | None:
+    """Return the tensor of an argument, in the storage at an address with this poison.
+
+    The result is None if the memory is not fresh, or poisoned as another type.
+    """
+    if poison is None or poison.size != argument.element_bytes:
         return None
     if not argument.shape or not prod(argument.shape):
         return None
     return StoredTensor(
         launch=launch,
         argument=argument.name,
-        address=buffer.address + argument.first_byte,
+        address=address + argument.first_byte,
         shape=argument.shape,
         strides=tuple(stride * argument.element_bytes for stride in argument.strides),
-        poison=buffer.poison,
+        poison=poison,
     )

@@ -24,12 +24,19 @@ class NativeScratch:
     def __init__(self) -> None:
         self.records = np.zeros(0, np.int64)
         self._arena = np.zeros(0, np.int64)
+        self._space = np.zeros(0, np.int64)
 
     def arena(self, size_bytes: int) -> int:
         """The address of at least `size_bytes` bytes, aligned to 64."""
         if len(self._arena) * 8 < size_bytes + 64:
             self._arena = np.empty(size_bytes // 8 + 16, np.int64)
         return -(-self._arena.ctypes.data // 64) * 64
+
+    def space(self, size_bytes: int) -> int:
+        """The address of at least `size_bytes` bytes that nothing else uses during a launch, aligned to 64."""
+        if len(self._space) * 8 < size_bytes + 64:
+            self._space = np.empty(size_bytes // 8 + 16, np.int64)
+        return -(-self._space.ctypes.data // 64) * 64
 
     def fresh_records(self) -> int:
         """The address of an emptied table of records."""

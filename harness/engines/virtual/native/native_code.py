@@ -30,6 +30,7 @@ from harness.engines.virtual.native.native_launch import (
     tracked,
 )
 from harness.engines.virtual.native.product_code import ProductBlock, text
+from harness.engines.virtual.native.repeated_launch import LaunchValues, RepeatedLaunch
 from harness.engines.virtual.prepared_launch import PreparedLaunch
 from harness.errors import CannotExecute, UsageError, unknown
 from harness.model.device import vendor_of
@@ -128,16 +129,36 @@ class NativeCode:
         native_launch = NativeLaunch(code, binding.values, binding.arguments, context.grid)
         is_clean = native_launch.run(self.cores, context.lane_fill, events, context.entered)
         if not code.is_best:
-            self._record_native_time(launch, time.perf_counter() - began)
+            target = _target(launch)
+            variant = self._variant(launch, target)
+            self._record_native_time(launch.module, variant, target, time.perf_counter() - began)
         return is_clean
 
-    def _record_native_time(self, launch: PreparedLaunch, seconds: float) -> None:
+    def _record_native_time(self, module: Module, variant: _CompiledVariant, target: Target, seconds: float) -> None:
         """Account for the time of code that could be better; once its budget is spent, it is compiled again."""
-        target = _target(launch)
-        variant = self._variant(launch, target)
         variant.budget_s -= seconds
         if variant.budget_s < 0 and variant.effort is Effort.LEAST:
-            self._start_compiling(launch.module, variant, target, Effort.USUAL)
+            self._start_compiling(module, variant, target, Effort.USUAL)
+
+    def repeatable(self, launch: PreparedLaunch) -> "RepeatableLaunch | None":
+        """Return what repeats a launch that was just executed; None if preparing it does not matter."""
+        target = _target(launch)
+        variant = self._variant(launch, target)
+        table = variant.code and RepeatedLaunch.of(launch, variant.code.slots, self.cores)
+        return table and RepeatableLaunch(self, launch.module, target, variant, table)
+
+    def repeat(self, repeatable: "RepeatableLaunch", values: LaunchValues) -> bool:
+        """Return True if the launch was executed; otherwise memory is unchanged."""
+        variant = repeatable.variant
+        code = self._finished_code(repeatable.module, variant, waits=False)
+        if code is None or (self.choice is ExecutorMode.NATIVE and self._is_worse(variant)):
+            return False
+        began = time.perf_counter()
+        is_clean = repeatable.table.run(code, values, self.cores.scratch(1)[0])
+        if not code.is_best:
+            seconds = time.perf_counter() - began
+            self._record_native_time(repeatable.module, variant, repeatable.target, seconds)
+        return is_clean
 
     def code_for(self, launch: PreparedLaunch) -> LoadedKernel | None:
         """Return the code of a launch, after it is compiled if the launch waits for it; None without any."""
@@ -147,11 +168,14 @@ class NativeCode:
         variant = self._variant(launch, target)
         waits = launch.is_long or self.choice is ExecutorMode.NATIVE
         code = self._finished_code(module, variant, waits=waits)
-        is_worse = variant.effort is Effort.LEAST and self.awaited is not Effort.LEAST
-        if waits and (code is None or is_worse):
+        if waits and (code is None or self._is_worse(variant)):
             self._start_compiling(module, variant, target, self.awaited)
             code = self._finished_code(module, variant, waits=True)
         return code
+
+    def _is_worse(self, variant: _CompiledVariant) -> bool:
+        """Return True if the code is not as good as what a launch waits for."""
+        return variant.effort is Effort.LEAST and self.awaited is not Effort.LEAST
 
     def record_machine_time(self, launch: PreparedLaunch, seconds: float) -> None:
         """Account for the machine's time; once the kernel's budget is spent, compilation starts."""
@@ -242,6 +266,21 @@ class NativeCode:
                 store.keep(name, compiled)
             self._products[block] = llvm_jit.Code(compiled.image, block.symbol)
         return self._products[block]
+
+
+@dataclass(frozen=True, slots=True)
+class RepeatableLaunch:
+    """What native code needs to execute launches of one pattern again."""
+
+    native: NativeCode
+    module: Module
+    target: Target
+    variant: _CompiledVariant
+    table: RepeatedLaunch
+
+    def run(self, values: LaunchValues) -> bool:
+        """Return True if the launch was executed; otherwise memory is unchanged."""
+        return self.native.repeat(self, values)
 
 
 def _target(launch: PreparedLaunch) -> Target:

@@ -28,7 +28,7 @@ from harness.engines.virtual.numbers.elements import Array
 from harness.engines.virtual.operations.memory import ODD_FILL
 from harness.model.case import LaneFill
 
-_CALL = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
+CALL = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +141,7 @@ class NativeLaunch:
             for (first, last), scratch in zip(pairwise(bounds), cores.scratch(count), strict=True)
         ]
         self._save(parts[0].shadows, cores, count)
-        code = _CALL(self._kernel.code.address)
+        code = CALL(self._kernel.code.address)
         is_clean = all(cores.map(lambda part: part.run(code), parts))
         if not is_clean or _meet([part.shadows for part in parts], cores):
             self._restore()
@@ -150,7 +150,7 @@ class NativeLaunch:
         for place, *lanes in zip(places, *(part.counters.tolist() for part in parts), strict=False):
             if any(lanes):
                 events.undefined(place, sum(lanes))
-        _report_uninitialised([part.scratch.records for part in parts], places, events)
+        report_uninitialised([part.scratch.records for part in parts], places, events)
         return True
 
     # --- the table ---
@@ -165,7 +165,7 @@ class NativeLaunch:
                 words += self._pointer(entry.argument, shadows)
             else:
                 assert isinstance(value, np.ndarray)
-                words.append(_number(value))
+                words.append(word_of_number(value))
         return _Part(first, last, scratch, counters, np.array(words, np.int64), shadows)
 
     def _pointer(self, number: int, shadows: dict[int, Array]) -> tuple[int, ...]:
@@ -181,7 +181,7 @@ class NativeLaunch:
             argument.extent,
             0 if covered is None else covered.ctypes.data,
             _shadow(argument, buffer, shadows) if buffer.track_readers else 0,
-            _signed(poison.pattern) if poison is not None else 0,
+            signed(poison.pattern) if poison is not None else 0,
             int(is_fresh),
         )
 
@@ -239,7 +239,8 @@ def _meet(shadows: Sequence[Mapping[int, Array]], cores: Cores) -> bool:
     return any(cores.map(meets, spans))
 
 
-def _report_uninitialised(tables: Sequence[Array], places: Sequence[Place], events: EventCollector) -> None:
+def report_uninitialised(tables: Sequence[Array], places: Sequence[Place], events: EventCollector) -> None:
+    """Report the records of uninitialised reads that native code has written."""
     counts = [int(table[0]) for table in tables]
     if not any(counts):
         return
@@ -252,10 +253,12 @@ def _report_uninitialised(tables: Sequence[Array], places: Sequence[Place], even
         events.uninitialised(places[site], elements[is_here], programs[is_here])
 
 
-def _number(value: Array) -> int:
+def word_of_number(value: Array) -> int:
+    """Return a number in its parameter's type as a word."""
     (number,) = value.tolist()
-    return _signed(struct.unpack("<Q", struct.pack("<d", number))[0]) if isinstance(number, float) else int(number)
+    return signed(struct.unpack("<Q", struct.pack("<d", number))[0]) if isinstance(number, float) else int(number)
 
 
-def _signed(bits: int) -> int:
+def signed(bits: int) -> int:
+    """Return 64 bits as the integer that they are with a sign."""
     return bits - (1 << 64) if bits >> 63 else bits
