@@ -23,6 +23,7 @@ from triton.runtime.cache import triton_key
 from triton.runtime.errors import OutOfResources, PTXASError
 from triton.runtime.jit import JITFunction, KernelInterface
 
+from harness.engines.triton.argument_reading import read_arguments_without_modes
 from harness.engines.triton.compile_steps import CompileStep, compile_through
 from harness.engines.triton.front_end import FRONT_END_IGNORES, read_options, share_front_end_runs, to_ttir
 from harness.engines.triton.later_stages import NOT_COMPILED, REFUSALS, compile_texts_on_request, target, whole_pipeline
@@ -127,6 +128,7 @@ class ConfigChooser:
         self._record_swallowed_errors(Autotuner)
         self._find_other_autotuners()
         _record_compiling()
+        read_arguments_without_modes()
 
     def _find_other_autotuners(self) -> None:
         chooser = self
