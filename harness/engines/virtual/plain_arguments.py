@@ -5,9 +5,8 @@ types, sizes of storages and aliases is the same then: equal patterns are bound 
 """
 
 import struct
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any
 
 import torch
@@ -92,21 +91,24 @@ class PlainParameters:
 class _Words:
     """Converts the numbers of one parameter to words of native code; those of other types than Python's to None."""
 
-    __slots__ = ("_by_bits", "_by_integer")
+    __slots__ = ("_kind", "_known")
 
     def __init__(self, kind: Type) -> None:
-        self._by_integer: Callable[[int], int] = lru_cache(MOST_NUMBERS)(lambda number: _word(kind, number))
-        # Zeros of both signs are equal, and no NaN equals itself.
-        self._by_bits: Callable[[bytes], int] = lru_cache(MOST_NUMBERS)(lambda bits: _word(kind, *_DOUBLE.unpack(bits)))
+        self._kind = kind
+        self._known: dict[int | bytes, int] = {}
 
     def __call__(self, number: object) -> int | None:
-        if isinstance(number, int):
-            return self._by_integer(int(number))
-        return self._by_bits(_DOUBLE.pack(number)) if isinstance(number, float) else None
+        if not isinstance(number, int | float):
+            return None
+        number = int(number) if isinstance(number, int) else number
+        # Zeros of both signs are equal, and no NaN equals itself.
+        key = number if isinstance(number, int) else _DOUBLE.pack(number)
+        word = self._known.get(key)
+        if word is None:
+            if len(self._known) >= MOST_NUMBERS:
+                self._known.clear()
+            word = self._known[key] = word_of_number(scalar(self._kind, number))
+        return word
 
 
 _DOUBLE = struct.Struct("<d")
-
-
-def _word(kind: Type, number: float) -> int:
-    return word_of_number(scalar(kind, number))
