@@ -138,6 +138,8 @@ class DeviceServer:
         """Raise `WorkerGone` if a worker ended early through no fault of loading: that had succeeded, or was killed."""
         if self._has_loaded:
             raise WorkerGone("a worker ended before it was ready")
+        if self._fault:  # another thread has been told why
+            raise self._fault.error()
         if isinstance(end, Orphaned) and self._server.incarnation != server:
             raise WorkerGone("another thread has given up the server of a worker")
         if isinstance(end, Orphaned) and self._server.has_lost_origin:

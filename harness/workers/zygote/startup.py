@@ -126,9 +126,11 @@ def start_library(fds: tuple[int, ...]) -> int:
     listener = socket.socket(fileno=listener_fd)
     resident.take_over(listener)
     prepared = state.prepared
-    assert isinstance(prepared, Prepared)
-    assert state.changes is not None
     os.setsid()
+    if not isinstance(prepared, Prepared):  # each child of it reports why
+        state.loaded = prepared
+        return _reside(listener, orders.residence, prepared, ())
+    assert state.changes is not None
     state.changes.assume(orders.context)
     tempfile.tempdir = None
     temporary = OwnedFolder(Path(tempfile.gettempdir()), TEMPORARY)

@@ -17,7 +17,7 @@ import psutil
 import pytest
 from filelock import FileLock
 
-from harness.errors import LibraryError, UsageError
+from harness.errors import LibraryError, UsageError, WorkerError
 from harness.model.run import Completed
 from harness.settings import Settings
 from harness.workers.fork_servers import device_server, shared_zygotes
@@ -252,6 +252,19 @@ def test_a_library_that_fails_is_reported_and_has_no_resident(scratch: Path, fol
     with pytest.raises(LibraryError, match="ZeroDivisionError"):
         run(scratch, Residents(runtime, DEADLINE_S), file, library_paths=paths)
     assert len(pids(runtime)) == 1  # of the engine
+
+
+def test_an_engine_that_cannot_be_made_is_reported_each_time(scratch: Path, folder: Path, runtime: Path) -> None:
+    file = suite(folder, "rows = 0")
+    of_spec = specs(scratch, suites=(file,), engine="tests.workers.engines:Missing")
+    for _ in range(4):  # one worker may be told why before or after another one's resident has ended
+        zygotes = SharedZygotes(Residents(runtime, DEADLINE_S))
+        options = PoolOptions(shared_zygotes=zygotes)
+        with closing(zygotes), Pool(of_spec, 3, DEADLINE_S, options) as opened:
+            for failed in [opened.submit(case("one", rows=rows, suite=file)) for rows in (1, 2, 3)]:
+                with pytest.raises(WorkerError, match="has no attribute 'Missing'"):
+                    failed.result()
+    assert pids(runtime) == []
 
 
 def test_an_unused_resident_ends_by_itself(runtime: Path) -> None:
