@@ -189,10 +189,11 @@ class Execution(CaseExecution):
 
     def run_rows_unread(self, op: Op, arrangement: Arrangement) -> Ending:
         """Run rows of a case in other company for what the calls leave or launch; the case itself need not have run."""
-        drawn = DrawnTensors(inputs=arrangement.inputs)
-        return self._ended(op, lambda: self._compute(op, arrangement.case, is_again=True, drawn=drawn) and None, None)[
-            0
-        ]
+
+        def call() -> None:
+            self._compute(op, arrangement.case, is_again=True, drawn=DrawnTensors(inputs=arrangement.inputs))
+
+        return self._ended(op, call, None)[0]
 
     def _row_comparison(self, op: Op, arrangement: Arrangement, axes: OutputAxes) -> RowComparison:
         compared = self._compared_last

@@ -258,13 +258,15 @@ class Launches:
         if self._growth is not None:
             self._growth.begin(len(case.launches) - 1)
         if scratch_bytes:
-            self._execute_with_scratch(compiled, request, scratch_bytes)
+            self._execute_with_scratch(compiled, repeated, request, scratch_bytes)
         else:
-            self._execute(compiled, request)
+            self._execute(compiled, repeated, request)
 
     # --- scratch memory ---
 
-    def _execute_with_scratch(self, compiled: "CompiledTtir", request: LaunchRequest, size_bytes: int) -> None:
+    def _execute_with_scratch(
+        self, compiled: "CompiledTtir", repeated: RepeatedKernel, request: LaunchRequest, size_bytes: int
+    ) -> None:
         case, asked = self.case_launches, self._scratch_request(compiled, request, size_bytes)
         scratch = allocated(
             asked,
@@ -277,7 +279,7 @@ class Launches:
         before = len(case.memory)
         self._scratch_poison = scratch.poison()
         try:
-            self._execute(compiled, request)
+            self._execute(compiled, repeated, request)
         finally:
             self._scratch_poison = {}
             reads = (event for event in case.memory[before:] if isinstance(event, UninitialisedRead))
@@ -378,7 +380,7 @@ class Launches:
 
     # --- executing ---
 
-    def _execute(self, compiled: "CompiledTtir", request: LaunchRequest) -> None:
+    def _execute(self, compiled: "CompiledTtir", repeated: RepeatedKernel, request: LaunchRequest) -> None:
         case = self.case_launches
         grid = LaunchGrid(*request.grid)
         # The driver refuses such a grid, so no program runs.  The ids of a sample would be ids that no program has.
@@ -386,7 +388,7 @@ class Launches:
         is_refused = case.is_oversized and not grid.is_launchable(self.device, threads)
         if not grid.programs or is_refused:
             return
-        began, repeated = time.perf_counter(), self._kept(request)[1]
+        began = time.perf_counter()
         plain = self._plain_arguments(compiled, repeated, request)
         if plain is not None and self._repeat(compiled, repeated, request, plain):
             case.add_seconds("execution", time.perf_counter() - began)
@@ -425,7 +427,7 @@ class Launches:
                 events.drop_strays(steering.accesses)
                 case.launches[-1] = replace(case.launches[-1], steered_by=steering.names)
             case.memory += events.finish(launch.kernel, len(case.launches) - 1, arguments, source)
-            self._count_lines(compiled, launch)
+            self._count_lines(compiled, launch.context.entered)
             case.add_seconds("execution", time.perf_counter() - began)
         if case.deadlocked is not None:
             raise stuck_error(case.deadlocked)
@@ -486,8 +488,7 @@ class Launches:
             table.report(events)
             arguments = self._binder(compiled, request)().arguments
             case.memory += events.finish(kernel, number, arguments, compiled.facts.module.source)
-        if any(table.entered):
-            case.executed[compiled.facts.lines, bytes(table.entered)] += 1
+        self._count_lines(compiled, table.entered)
         return True
 
     def _note_store(self, kernel: str, argument: Argument, address: int, poison: Poison | None) -> None:
@@ -499,10 +500,10 @@ class Launches:
         if (tensor := stored_tensor(argument, address, poison, number)) is not None:
             case.stored[address] = tensor
 
-    def _count_lines(self, compiled: "CompiledTtir", launch: PreparedLaunch) -> None:
-        """Count the lines that the launch has executed; an engine without TTIR's blocks has none."""
-        if any(launch.context.entered):
-            self.case_launches.executed[compiled.facts.lines, bytes(launch.context.entered)] += 1
+    def _count_lines(self, compiled: "CompiledTtir", entered: bytearray) -> None:
+        """Count the lines of the blocks that a launch has entered; an engine without TTIR's blocks has none."""
+        if any(entered):
+            self.case_launches.executed[compiled.facts.lines, bytes(entered)] += 1
 
     def resident(self, compiled: "CompiledTtir", request: LaunchRequest, launch: PreparedLaunch) -> ResidentLaunch:
         """Return a launch with the numbers of programs that the GPU holds."""

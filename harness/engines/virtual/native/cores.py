@@ -18,25 +18,28 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 
+class ReusedMemory:
+    """Memory of one thread, which grows to what the largest launch has asked for."""
+
+    def __init__(self) -> None:
+        self._words = np.zeros(0, np.int64)
+
+    def address(self, size_bytes: int) -> int:
+        """The address of at least `size_bytes` bytes, aligned to 64."""
+        if len(self._words) * 8 < size_bytes + 64:
+            self._words = np.empty(size_bytes // 8 + 16, np.int64)
+        return -(-self._words.ctypes.data // 64) * 64
+
+
 class NativeScratch:
     """Memory that the launches of one thread reuse, one after the other."""
 
     def __init__(self) -> None:
         self.records = np.zeros(0, np.int64)
-        self._arena = np.zeros(0, np.int64)
-        self._space = np.zeros(0, np.int64)
-
-    def arena(self, size_bytes: int) -> int:
-        """The address of at least `size_bytes` bytes, aligned to 64."""
-        if len(self._arena) * 8 < size_bytes + 64:
-            self._arena = np.empty(size_bytes // 8 + 16, np.int64)
-        return -(-self._arena.ctypes.data // 64) * 64
-
-    def space(self, size_bytes: int) -> int:
-        """The address of at least `size_bytes` bytes that nothing else uses during a launch, aligned to 64."""
-        if len(self._space) * 8 < size_bytes + 64:
-            self._space = np.empty(size_bytes // 8 + 16, np.int64)
-        return -(-self._space.ctypes.data // 64) * 64
+        self.arena = ReusedMemory()
+        """For the code of a kernel."""
+        self.space = ReusedMemory()
+        """For the shadows and copies of a repeated launch."""
 
     def fresh_records(self) -> int:
         """The address of an emptied table of records."""

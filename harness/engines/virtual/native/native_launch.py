@@ -158,7 +158,7 @@ class NativeLaunch:
     def _part(self, first: int, last: int, scratch: NativeScratch, fill: int, flags: int) -> _Part:
         counters = np.zeros(max(1, len(self._kernel.places)), np.int64)
         shadows: dict[int, Array] = {}
-        words = [self._grid.x, self._grid.y, self._grid.z, scratch.arena(self._kernel.arena_bytes)]
+        words = [self._grid.x, self._grid.y, self._grid.z, scratch.arena.address(self._kernel.arena_bytes)]
         words += (counters.ctypes.data, fill, scratch.fresh_records(), flags)
         for entry, value in zip(self._kernel.slots, self._values, strict=True):
             if entry.argument is not None:

@@ -175,7 +175,7 @@ class RepeatedLaunch:
     def _fill(self, code: LoadedKernel, values: LaunchValues, scratch: NativeScratch) -> None:
         words = self._words
         words[0], words[1], words[2] = values.grid
-        words[3] = scratch.arena(code.arena_bytes)
+        words[3] = scratch.arena.address(code.arena_bytes)
         if any(self._counters):
             self._counters[:] = array("q", bytes(8 * len(self._counters)))
         words[5], words[6] = values.fill, scratch.fresh_records()
@@ -189,7 +189,7 @@ class RepeatedLaunch:
             words[word + Word.FRESH] = poison is not None and poison.size == element_bytes
         for word, number in zip(self._numbers, values.numbers, strict=True):
             words[word] = number
-        space = scratch.space(self._bytes)
+        space = scratch.space.address(self._bytes)
         if space != self._space:
             self._space = space
             for word, cell in self._shadow_words:
